@@ -1,0 +1,9 @@
+"""What can go wrong through no fault of ours. `cli.py` turns each into one line on stderr and an exit code."""
+
+
+class NmtError(Exception):
+    """Work that cannot go on: a file, its content, or the machine. The message names the file, the line and what to do. Exit 1."""
+
+
+class UsageError(NmtError):
+    """Wrong usage: an unknown option or key, an impossible value, options that exclude each other. Exit 2."""

@@ -1,0 +1,123 @@
+"""The protocol between networks and everything else: `encode`, `decode`, `start`, `step`, `logits`.
+
+Legend: B sentences, S source positions, T target positions, R decoder rows (hypotheses), d width, V target vocabulary.
+
+Nothing outside `models` knows which backend runs. A search sees hidden states, log-probabilities, `Memory` and `State`,
+and moves rows with `select`. Decoder rows are sentence-major: with R = K·B rows, rows iK … iK+K-1 belong to memory row i,
+so the memory is never copied for each hypothesis of a beam.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every backend understands; a backend adds its own in its own file.
+
+    `Annotated[type, help]` is the one description of a key: `train --list-options` and the type check read it.
+    """
+
+    layers: Annotated[int, "layers of the encoder and of the decoder"] = 6
+    encoder_layers: Annotated[int | None, "layers of the encoder, where they differ from `layers`"] = None
+    decoder_layers: Annotated[int | None, "layers of the decoder, where they differ from `layers`"] = None
+    width: Annotated[int, "units of a layer (d)"] = 512
+    dropout: Annotated[float, "share of activations dropped in training"] = 0.1
+    tie_embeddings: Annotated[bool, "target embedding is the output matrix; the source's too, with one vocabulary"] = True
+    start: Annotated[Literal["bos", "eos"], "the decoder starts from <s> or from </s>"] = "bos"
+
+
+def _select(value: Any, index: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value.index_select(0, index)
+    if isinstance(value, Batched):
+        return value.select(index)
+    if isinstance(value, list):
+        return [_select(item, index) for item in value]
+    return value  # a number or a flag common to all rows
+
+
+@dataclass
+class Batched:
+    """Tensors (or lists of them, or other `Batched`) whose dimension 0 is the batch."""
+
+    def select(self, index: Tensor) -> Self:
+        """Rows `index` (N,), in that order: repeat for the beam, reorder, shrink. The result shares no rows with self."""
+        return replace(self, **{field.name: _select(getattr(self, field.name), index) for field in fields(self)})
+
+
+@dataclass
+class Memory(Batched):
+    """What the encoder leaves for the decoder, one row a sentence; constant while the sentence is translated."""
+
+
+@dataclass
+class State(Batched):
+    """What the decoder remembers between steps, one row a hypothesis."""
+
+
+class Seq2Seq(nn.Module, ABC):
+    """A network that gives p(target | source) one token at a time."""
+
+    start_token: int
+    """The id before the first target token: BOS, or EOS if the settings say so."""
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
+        """src (B, S) ids ending in EOS, padded with PAD on the right; src_lengths (B,) counts EOS, each at least 1."""
+
+    @abstractmethod
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Teacher forcing: prefix (R, T) ids that begin with `start_token` -> hidden (R, T, d); position t sees prefix[:t+1]."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> State:
+        """The state before the first step, one row a sentence."""
+
+    @abstractmethod
+    def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """token (R,) -> hidden (R, d) and the next state. `decode` one position at a time; `state` may not be used again."""
+
+    @abstractmethod
+    def logits(self, hidden: Tensor) -> Tensor:
+        """hidden (..., d) -> logits (..., V)."""
+
+    @abstractmethod
+    def attention(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Cross-attention weights (R, T, S) of `decode(prefix, memory)`; row t is used to predict the token after prefix[t].
+
+        Raises ValueError where the network has no attention.
+        """
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """hidden (..., d) -> normalised log-probabilities (..., V), float32 or wider."""
+        logits = self.logits(hidden)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+    def forward(self, src: Tensor, src_lengths: Tensor, prefix: Tensor) -> Tensor:
+        return self.decode(prefix, self.encode(src, src_lengths))
+
+
+class Linear(nn.Linear):
+    """A linear layer whose output row does not depend, to the last bit, on how many other rows there are.
+
+    Matrix products of a few rows run in other CPU kernels than those of many and round otherwise. In evaluation the rows
+    are filled up to a multiple of `ROWS`, where one kernel serves all; in training nothing is added.
+    """
+
+    ROWS = 8
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training or input.device.type != "cpu":
+            return F.linear(input, self.weight, self.bias)
+        rows = input.reshape(-1, input.shape[-1])
+        missing = -len(rows) % self.ROWS
+        if missing:
+            rows = F.pad(rows, (0, 0, 0, missing))
+        output = F.linear(rows, self.weight, self.bias)
+        return output[: len(rows) - missing].view(*input.shape[:-1], -1)
