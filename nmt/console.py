@@ -1,0 +1,124 @@
+"""Everything a person sees on stderr: messages, warnings, tables, progress. stdout is for data and never touched here.
+
+Bars are drawn only where stderr is a terminal; elsewhere progress is a plain line now and then. `--quiet` leaves warnings.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as RichProgress
+
+PLAIN_INTERVAL = 10.0
+"""Seconds between two plain progress lines."""
+
+
+def seconds() -> float:
+    """The clock: seconds from an arbitrary start, never going back. The rest of the program measures time with this."""
+    return time.monotonic()
+
+
+def duration(length: float) -> str:
+    """Seconds as m:ss or h:mm:ss."""
+    minutes, rest = divmod(round(length), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def rate(amount: float) -> str:
+    """An amount a second with as many digits as mean something."""
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}"
+
+
+class Console:
+    """The voice of one command. `quiet` silences all but warnings."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._rich = RichConsole(stderr=True, highlight=False)
+
+    def say(self, message: str) -> None:
+        """One line: lower case, no final period."""
+        if not self.quiet:
+            self._print(message)
+
+    def warn(self, message: str) -> None:
+        """One line that `--quiet` does not silence."""
+        self._print(f"nmt: warning: {message}")
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A small table; the first column is text, the others are numbers, aligned on the right."""
+        if self.quiet:
+            return
+        for line in layout(columns, rows, title):
+            self._print(line)
+
+    @contextmanager
+    def progress(self, label: str, unit: str, total: int | None = None, start: int = 0) -> "Iterator[Progress]":
+        """Progress of work counted in `unit` ("lines"), at `start` of `total`, where that is known.
+
+        with console.progress("translating", "lines", total) as progress: progress.advance(32)
+        """
+        if self.quiet or not self._rich.is_terminal:
+            yield Progress(self, label, unit, total, start, None)
+            return
+        columns = [TextColumn("{task.description}"), TextColumn("{task.fields[status]}", markup=False)]
+        if total is not None:
+            columns.insert(1, BarColumn())  # type: ignore[arg-type]
+        with RichProgress(*columns, console=self._rich, transient=True) as bar:
+            yield Progress(self, label, unit, total, start, bar)
+
+    def _print(self, line: str) -> None:
+        self._rich.print(line, markup=False, soft_wrap=True)
+
+
+class Progress:
+    """How far a piece of work is: done, rate, time left, and a note of the worker's own."""
+
+    def __init__(self, console: Console, label: str, unit: str, total: int | None, start: int, bar: RichProgress | None) -> None:
+        self._console, self._label, self._unit, self._total = console, label, unit, total
+        self._done = self._start = start
+        self._note = ""
+        self._began = self._spoke = seconds()
+        self._bar = bar
+        self._task: TaskID | None = bar.add_task(label, total=total, completed=start, status="") if bar else None
+
+    def advance(self, amount: int = 1, note: str | None = None) -> None:
+        """`amount` more units are done; `note` ("loss 3.21") stays until the next one."""
+        self._done += amount
+        if note is not None:
+            self._note = note
+        now = seconds()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done, status=self._status(now))
+        elif now - self._spoke >= PLAIN_INTERVAL:
+            self._spoke = now
+            self._console.say(f"{self._label}: {self._status(now)}")
+
+    def _status(self, now: float) -> str:
+        speed = (self._done - self._start) / max(now - self._began, 1e-9)
+        of = "" if self._total is None else f"/{self._total:,}"
+        parts = [f"{self._done:,}{of} {self._unit}", f"{rate(speed)} {self._unit}/s"]
+        if self._total is not None and speed > 0:
+            parts.append(f"{duration(max(self._total - self._done, 0) / speed)} left")
+        return ", ".join([*parts, self._note] if self._note else parts)
+
+
+def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> list[str]:
+    """The lines of a table in plain text: first column on the left, the others on the right; never wrapped or cut."""
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    lines = [title] if title else []
+    for row in [columns, *rows] if any(columns) else rows:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[0] = row[0].ljust(widths[0])
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def fail(message: str) -> None:
+    """The one line that ends a command that cannot go on. Line breaks and lone surrogates in names are shown escaped."""
+    line = f"nmt: error: {message}".replace("\r", "\\r").replace("\n", "\\n")
+    print(line.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
