@@ -1,0 +1,104 @@
+"""Label-smoothed cross entropy over real target positions, without ever holding the (tokens × V) matrix.
+
+The smoothed loss of one position is (1 − ε)·(−log p(y)) + ε·mean over v of (−log p(v)): cross entropy with a target
+distribution of which ε is uniform (Szegedy et al. 2016, arXiv 1512.00567, section 7; used by Vaswani et al. 2017).
+Its gradient in the logits is softmax − (1 − ε)·onehot(y) − ε/V, and is written where the softmax stands.
+
+Legend: B sentences, T target positions, N real ones among B·T, d width, V target vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.vocab import PAD
+
+# Numbers in a chunk of logits. On a CPU, blocks above 32 MB go back to the system each time, and the page faults cost four times
+# what the softmax does; on a GPU small chunks leave it idle.
+CHUNK = {"cpu": 2**22, "cuda": 2**26}
+
+Logits = Callable[[Tensor], Tensor]
+"""(N, d) -> (N, V), as `Seq2Seq.logits`."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over real target positions: tensors of one number, left on the device, so that nobody waits for them."""
+
+    loss: Tensor
+    """Smoothed."""
+    nll: Tensor
+    """−log p(y), not smoothed; natural log."""
+    correct: Tensor
+    """Positions whose target has the highest logit (a tie counts)."""
+    tokens: int
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(self.loss + other.loss, self.nll + other.nll, self.correct + other.correct, self.tokens + other.tokens)
+
+
+def nothing(device: torch.device) -> Sums:
+    """The sums over no position."""
+    loss, nll, correct = torch.zeros(3, dtype=torch.float64, device=device).unbind()
+    return Sums(loss, nll, correct, 0)
+
+
+def backward(logits: Logits, hidden: Tensor, target: Tensor, tokens: int, smoothing: float, weight: Tensor | float) -> Sums:
+    """Adds the gradient of `weight` × the summed loss to the parameters behind `hidden` (B, T, d) and `logits`.
+
+    target (B, T) holds `tokens` ids that are not PAD; the others have no part in anything. The sums are not weighted.
+    """
+    rows, labels = _real(hidden, target, tokens)
+    leaf = rows.detach().requires_grad_()  # the graph of a chunk ends here and is gone before the next chunk
+    total = nothing(hidden.device)
+    chunk = _chunk(logits, leaf)
+    for start in range(0, tokens, chunk):
+        scores = logits(leaf[start : start + chunk])
+        sums, gradient = _measure(scores, labels[start : start + chunk], smoothing)
+        total = total + sums
+        gradient.sub_(smoothing / gradient.shape[-1])
+        gradient.scatter_add_(1, labels[start : start + chunk, None], gradient.new_full((len(gradient), 1), smoothing - 1))
+        torch.autograd.backward(scores, gradient.mul_(weight).to(scores.dtype))
+    torch.autograd.backward(rows, leaf.grad)
+    return total
+
+
+@torch.no_grad()
+def evaluate(logits: Logits, hidden: Tensor, target: Tensor, tokens: int, smoothing: float) -> Sums:
+    """The sums that `backward` returns, and no gradient."""
+    rows, labels = _real(hidden, target, tokens)
+    total = nothing(hidden.device)
+    chunk = _chunk(logits, rows)
+    for start in range(0, tokens, chunk):
+        total = total + _measure(logits(rows[start : start + chunk]), labels[start : start + chunk], smoothing)[0]
+    return total
+
+
+def _real(hidden: Tensor, target: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+    """hidden (N, d) and target (N,) of the real positions. They are sorted to the front: a mask would make the host wait."""
+    index = target.flatten().eq(PAD).argsort(stable=True)[:tokens]
+    return hidden.flatten(0, 1).index_select(0, index), target.flatten().index_select(0, index)
+
+
+def _chunk(logits: Logits, rows: Tensor) -> int:
+    """Rows of a chunk; V is read off the logits of no rows."""
+    with torch.no_grad():
+        return max(1, CHUNK[rows.device.type] // logits(rows[:0]).shape[-1])
+
+
+@torch.no_grad()
+def _measure(scores: Tensor, labels: Tensor, smoothing: float) -> tuple[Sums, Tensor]:
+    """The sums of logits (N, V) and labels (N,), and the softmax (N, V), float32 or wider.
+
+    One exponential is taken for each logit: the largest probability is exp(highest − log Z), which gives log Z back.
+    """
+    scores = scores.detach().to(torch.promote_types(scores.dtype, torch.float32))
+    probabilities = scores.softmax(-1)
+    highest = scores.amax(-1)
+    log_z = highest - probabilities.amax(-1).log()
+    gold = scores.gather(-1, labels[:, None]).squeeze(-1)
+    nll = log_z - gold
+    loss = (1 - smoothing) * nll + smoothing * (log_z - scores.mean(-1))
+    return Sums(loss.sum(), nll.sum(), (gold >= highest).sum(), len(labels)), probabilities
