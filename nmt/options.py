@@ -1,0 +1,89 @@
+"""Options that several commands share, and `--config`: a file that gives the defaults of any of them."""
+
+import typing
+from typing import Annotated, Any, Literal
+
+import typer
+
+from nmt.errors import UsageError
+
+COMMON, OUTPUT, TEXT = "Common", "Output", "Text"
+"""Panels of a help page."""
+
+
+NOT_IN_FILES = ("config", "debug", "list_options", "set")
+"""Options that make no sense as a default."""
+
+
+def option(text: str, *names: str, panel: str | None = None, metavar: str | None = None, least: float | None = None) -> Any:
+    """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, min=least)
+
+
+def argument(text: str, metavar: str) -> Any:
+    """One positional argument. Paths are plain strings, checked where they are used: a missing file is exit 1, not 2."""
+    return typer.Argument(help=text, metavar=metavar, show_default=False)
+
+
+def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
+    """Make the command's table of the file its options' defaults, typed as strictly as the settings of a model.
+
+    The whole file is left in `context.obj` for `train`, which finds its settings there.
+    """
+    if path is None:
+        return None
+    from nmt.config import TrainConfig, convert, did_you_mean, keys, read_toml
+
+    layer = read_toml(path)
+    table = str(context.info_name)
+    hints = typing.get_type_hints(context.command.callback, include_extras=True)
+    found: dict[str, tuple[str, bool]] = {}  # key -> parameter, and whether the key says the opposite (--no-compile)
+    for each in context.command.params:
+        if each.param_type_name == "option" and each.name in hints and each.name not in NOT_IN_FILES:
+            for spelling in (*each.opts, *each.secondary_opts):
+                if spelling.startswith("--"):
+                    found[spelling[2:].replace("-", "_")] = (each.name, spelling in each.secondary_opts)
+    settings = keys(TrainConfig) if table == "train" else {}
+    defaults = {}
+    for key, value in layer.tables.get(table, {}).items():
+        where = layer.where(table, key)
+        if key in settings:
+            continue  # read with the other settings, where `--set` can still win over it
+        if key not in found:
+            raise UsageError(f"{where}: unknown key {table}.{key}{did_you_mean(key, [*found, *settings])}")
+        name, opposite = found[key]
+        converted = convert(value, typing.get_args(hints[name])[0], f"{table}.{key}", where)
+        defaults[name] = not converted if opposite else converted
+    context.obj, context.default_map = layer, defaults
+    return path
+
+
+def given(context: typer.Context, *names: str) -> list[str]:
+    """Those of the options that stand on the command line itself, as they are spelled there."""
+    found = []
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            found.append(f"--{name.replace('_', '-')}")
+    return found
+
+
+Quiet = Annotated[bool, option("Say nothing but warnings and errors.", "--quiet", "-q", panel=COMMON)]
+Debug = Annotated[bool, option("Show the traceback of an error.", "--debug", panel=COMMON)]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        help="Defaults for any option: TOML with a table named after the command.",
+        rich_help_panel=COMMON,
+        metavar="FILE",
+        is_eager=True,
+        callback=_defaults_from_file,
+    ),
+]
+Device = Annotated[str, option("Where to compute; auto: a GPU if there is one.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")]
+Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1)]
+Overwrite = Annotated[bool, option("Replace what exists.", "--overwrite", panel=OUTPUT)]
+Errors = Annotated[
+    Literal["strict", "replace"],
+    option("Invalid UTF-8: stop, or put U+FFFD and count.", panel=TEXT, metavar="strict|replace"),
+]
