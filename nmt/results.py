@@ -1,0 +1,118 @@
+"""What comes of a line: its translations, the score of a given one, and the counts of a whole job.
+
+Legend: T target pieces, S source pieces.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.alignment import align
+
+
+@dataclass(frozen=True)
+class TextHypothesis:
+    """One translation of one line. Numbers are sums over the pieces of a line that was split."""
+
+    text: str
+    score: float
+    """What ranks: `log_prob` divided by the length penalty."""
+    log_prob: float
+    """Natural log, summed over `tokens`, and `</s>` where `finished`."""
+    tokens: tuple[str, ...]
+    """Pieces without the last `</s>`."""
+    token_log_probs: tuple[float, ...]
+    """One for each of `tokens`, then one for the last `</s>` where there is one."""
+    finished: bool
+    """False where the length limit cut it."""
+
+    def to_json(self, line: int, rank: int) -> dict[str, object]:
+        """The object of `--format jsonl`: line and rank count from 0."""
+        return {
+            "line": line,
+            "rank": rank,
+            "text": self.text,
+            "score": self.score,
+            "logprob": self.log_prob,
+            "tokens": list(self.tokens),
+            "finished": self.finished,
+        }
+
+
+EMPTY = TextHypothesis("", 0.0, 0.0, (), (), True)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What came of one line."""
+
+    hypotheses: tuple[TextHypothesis, ...]
+    """Best first, `n_best` of them."""
+    source: tuple[str, ...]
+    """The pieces that the network read, `</s>` included; none where the line was blank."""
+    truncated: bool
+    """The line was longer than the limit and lost its end."""
+    split: bool
+    """The line was longer than the limit and was translated in pieces."""
+    attention: NDArray[np.float32] | None
+    """Of the best hypothesis, where asked for: one row for each of `token_log_probs`, one column for each of `source`."""
+
+    @property
+    def text(self) -> str:
+        """The best translation, one line."""
+        return self.hypotheses[0].text
+
+    @property
+    def cut(self) -> bool:
+        """Whether the length limit ended the best translation."""
+        return not self.hypotheses[0].finished
+
+    def to_json(self, line: int) -> list[dict[str, object]]:
+        """One object a hypothesis, best first; `line` counts from 0."""
+        return [hypothesis.to_json(line, rank) for rank, hypothesis in enumerate(self.hypotheses)]
+
+    def alignment(self) -> list[tuple[int, int]]:
+        """Links (source word, target word) by attention, for which the options must have asked."""
+        if self.attention is None:
+            return []
+        return align(self.source, self.hypotheses[0].tokens, self.attention)
+
+
+@dataclass
+class Statistics:
+    """Counts of what a person should hear of at the end."""
+
+    lines: int = 0
+    empty: int = 0
+    cut: int = 0
+    truncated: int = 0
+    split: int = 0
+
+    def add(self, translation: Translation) -> None:
+        self.lines += 1
+        self.empty += not translation.source
+        self.cut += translation.cut
+        self.truncated += translation.truncated
+        self.split += translation.split
+
+    def messages(self) -> list[str]:
+        """One line for each kind of damage, none where there was none."""
+        told = (
+            (self.cut, "ended at the length limit without `</s>` (--max-length, --max-length-ratio)"),
+            (self.truncated, "longer than --max-source lost the end (--overlong)"),
+            (self.split, "longer than --max-source translated in pieces (--overlong)"),
+        )
+        return [f"{count:,} line{'s' if count > 1 else ''} {what}" for count, what in told if count]
+
+
+@dataclass(frozen=True)
+class ForcedScore:
+    """The log-probability of a given translation."""
+
+    log_prob: float
+    """Natural log, summed over the tokens and `</s>`."""
+    tokens: tuple[str, ...]
+    """Target pieces, with `</s>`."""
+    token_log_probs: tuple[float, ...]
+    """One for each of `tokens`."""

@@ -1,0 +1,179 @@
+"""Lines through batches and out again in their old order, as they come, in memory that does not grow with the input.
+
+A line holds sentences (none where it is blank, several where it was split). Sentences of one length wait in one queue. The
+batch that runs next is always that of the oldest waiting line, filled with younger sentences of the same length, so output
+flows steadily, and only lines within the lookahead are ever held.
+"""
+
+import queue
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import torch
+
+from nmt.errors import NmtError
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+LOOKAHEAD = 20
+"""Batches' worth of source positions read ahead: with the lengths of ordinary text it keeps batches near their budget."""
+
+
+@dataclass
+class Sentence(Generic[Result]):
+    """What one row of a batch needs, and what came of it."""
+
+    source: list[int]
+    """Ids with `</s>`; sentences are batched with others of exactly this length."""
+    target: list[int]
+    """Ids without start token and `</s>`: a prefix to begin with, or a translation to score."""
+    limit: int
+    """The most target tokens, `</s>` not counted."""
+    width: int
+    """Positions a row takes of the budget."""
+    number: int
+    """Its line in the input, from 1: for messages."""
+    done: list[Result] = field(default_factory=list)
+    """The result, once it has run."""
+
+    @property
+    def result(self) -> Result:
+        return self.done[0]
+
+
+Lines = Iterable[tuple[Item, list[Sentence[Result]]] | None]
+
+
+def in_order(
+    lines: Lines[Item, Result],
+    work: Callable[[list[Sentence[Result]]], list[Result]],
+    budget: int,
+    most_lines: int | None,
+) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
+    """Each line's item and its sentences, with their results, in the order of the lines.
+
+    `work` gets sentences of one source length whose rows × width stay within `budget` (a single row may exceed it); it is
+    given fewer where memory runs out. At most `most_lines` lines wait at a time. A None in `lines` says that nothing more
+    has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes after all lines
+    before it.
+    """
+    arrivals = iter(lines)
+    waiting: deque[tuple[Item, list[Sentence[Result]]]] = deque()
+    queues: defaultdict[int, deque[Sentence[Result]]] = defaultdict(deque)
+    held = 0
+    failure: Exception | None = None
+    exhausted = drain = False
+    while True:
+        while not drain and held < LOOKAHEAD * budget and (most_lines is None or len(waiting) < most_lines):
+            try:
+                line = next(arrivals)
+            except StopIteration:
+                exhausted = drain = True
+                break
+            except Exception as error:
+                failure, exhausted, drain = error, True, True
+                break
+            if line is None:
+                drain = bool(waiting)
+                continue
+            waiting.append(line)
+            held += _size(line[1])
+            for sentence in line[1]:
+                queues[len(sentence.source)].append(sentence)
+        if waiting:
+            # Lines are queued in order, so the oldest line's first pending sentence is the first of its queue.
+            pending = next((sentence for sentence in waiting[0][1] if not sentence.done), None)
+            if pending is not None:
+                batch = _take(queues[len(pending.source)], budget)
+                for sentence, result in zip(batch, _within_memory(work, batch), strict=True):
+                    sentence.done.append(result)
+        while waiting and all(sentence.done for sentence in waiting[0][1]):
+            item, sentences = waiting.popleft()
+            held -= _size(sentences)
+            yield item, sentences
+        if not waiting:
+            if failure is not None:
+                raise failure
+            if exhausted:
+                return
+            drain = False
+
+
+def _size(sentences: list[Sentence[Result]]) -> int:
+    return max(1, sum(sentence.width for sentence in sentences))
+
+
+def _take(waiting: deque[Sentence[Result]], budget: int) -> list[Sentence[Result]]:
+    batch = [waiting.popleft()]
+    width = batch[0].width
+    while waiting and (len(batch) + 1) * max(width, waiting[0].width) <= budget:
+        batch.append(waiting.popleft())
+        width = max(width, batch[-1].width)
+    return batch
+
+
+def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
+    """`work(batch)`, in halves where memory does not suffice for the whole."""
+    try:
+        return work(batch)
+    except (RuntimeError, MemoryError) as error:
+        if not _out_of_memory(error):
+            raise
+        if len(batch) == 1:
+            sentence = batch[0]
+            raise NmtError(
+                f"out of memory: input line {sentence.number} ({len(sentence.source) - 1:,} subwords) does not fit even alone; "
+                "use a smaller beam or a shorter limit for overlong lines"
+            ) from error
+    # Not inside the handler: the traceback there keeps the failed batch's tensors alive.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(batch) // 2
+    return _within_memory(work, batch[:half]) + _within_memory(work, batch[half:])
+
+
+def _out_of_memory(error: Exception) -> bool:
+    message = str(error).lower()
+    # The CPU allocator has no class of its own for it.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in message or "enough memory" in message
+
+
+def arriving(lines: Iterable[Item], ahead: int = 1000) -> Iterator[Item | None]:
+    """`lines`, read ahead by a thread, at most `ahead` of them, with a None wherever the next has yet to arrive.
+
+    For pipes and terminals: what has come is worked on while more is awaited. An error of `lines` is raised in its place.
+    """
+    arrived: queue.Queue[tuple[Item, None] | tuple[None, Exception | None]] = queue.Queue(maxsize=ahead)
+    stopped = threading.Event()
+
+    def read() -> None:
+        end: Exception | None = None
+        try:
+            for line in lines:
+                arrived.put((line, None))
+                if stopped.is_set():
+                    return
+        except Exception as error:
+            end = error
+        arrived.put((None, end))
+
+    # A daemon: a read that never returns must not keep the program from ending.
+    threading.Thread(target=read, daemon=True, name="reader").start()
+    try:
+        while True:
+            if arrived.empty():
+                yield None
+            line, error = arrived.get()
+            if error is not None:
+                raise error
+            if line is None:
+                return
+            yield line
+    finally:
+        stopped.set()
+        while not arrived.empty():  # a `put` that waits for room goes on, and sees that it is to stop
+            arrived.get()

@@ -1,0 +1,366 @@
+"""Lines to translations, in order, over any model and any search.
+
+Legend: B sentences, S source positions, T target positions, R rows.
+"""
+
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from nmt.alignment import SPACE
+from nmt.checkpoint import load_model
+from nmt.data.subword import Subword
+from nmt.errors import NmtError, UsageError
+from nmt.models.base import Seq2Seq
+from nmt.models.ensemble import Ensemble
+from nmt.models.uncached import Uncached
+from nmt.results import EMPTY, ForcedScore, TextHypothesis, Translation
+from nmt.search import Beam, Sampling
+from nmt.search.base import Hypothesis, Search
+from nmt.stream import Sentence, in_order
+from nmt.vocab import EOS, PAD, SYMBOLS, UNK
+
+EXTRA_LENGTH = 50
+"""Target subwords more than the source has, where no limit is given (Vaswani et al. 2017, section 6.1)."""
+
+CHUNK = 1024
+"""Target positions whose log-probabilities over the vocabulary exist at once in forced decoding."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to translate. An impossible value raises `UsageError`."""
+
+    search: Search = field(default_factory=Beam)
+    n_best: int = 1
+    """Hypotheses a line, exactly; no more than the search makes."""
+    unique: bool = False
+    """Drop hypotheses whose text has a better one already: fewer than `n_best` may be left."""
+    max_length: int | None = None
+    """The most target subwords of a sentence, `</s>` not counted; without either limit the source's number and 50 more."""
+    max_length_ratio: float | None = None
+    """The same, as a multiple of the source's subwords (rounded up)."""
+    batch_tokens: int = 4000
+    """The most source positions of a batch, `</s>` counted, whatever the beam; a longer sentence runs alone."""
+    batch_lines: int | None = None
+    """The most lines read ahead; 1 answers each line before the next is read."""
+    overlong: Literal["truncate", "split", "error"] = "truncate"
+    """What becomes of a line of more than `max_source` subwords."""
+    max_source: int = 1000
+    """No network here has a limit of its own: this one bounds time and memory, both quadratic in length."""
+    attention: bool = False
+    """Give the attention of the best hypothesis."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_best", "max_length", "batch_tokens", "batch_lines", "max_source"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+        if self.max_length is not None and self.max_length_ratio is not None:
+            raise UsageError("--max-length and --max-length-ratio exclude each other")
+        if self.max_length_ratio is not None and not 0 < self.max_length_ratio < math.inf:
+            raise UsageError(f"--max-length-ratio must be a number above 0, not {self.max_length_ratio}")
+        if self.overlong not in ("truncate", "split", "error"):
+            raise UsageError(f"--overlong must be truncate, split or error, not {self.overlong}")
+        if self.n_best > (most := _hypotheses(self.search)):
+            raise UsageError(
+                f"--n-best {self.n_best} is more than the {most} hypothes{'is' if most == 1 else 'es'} that the search makes; "
+                "raise --beam-size"
+            )
+
+    def limit(self, source: int, prefix: int) -> int:
+        """The most target subwords for so many source subwords and forced ones."""
+        if self.max_length is not None:
+            return self.max_length
+        if self.max_length_ratio is not None:
+            return math.ceil(self.max_length_ratio * source)
+        return max(source, prefix) + EXTRA_LENGTH
+
+
+def _hypotheses(search: Search) -> int:
+    match search:
+        case Beam():
+            return search.size
+        case Sampling():
+            return search.samples
+        case _:
+            return 1
+
+
+@dataclass(frozen=True)
+class _Found:
+    hypotheses: list[Hypothesis]
+    attention: NDArray[np.float32] | None
+
+
+class Translator:
+    """One model, or several whose probabilities are averaged, with the subword models that they were trained with."""
+
+    def __init__(
+        self,
+        models: Sequence[Seq2Seq],
+        source: Subword,
+        target: Subword,
+        device: str | torch.device = "cpu",
+        cache: bool = True,
+    ) -> None:
+        """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache.
+
+        The models are moved to `device`, and put into evaluation mode whenever they run: who trains on, calls `train()`.
+        """
+        self.device = choose_device(device) if isinstance(device, str) else device
+        model = models[0] if len(models) == 1 else Ensemble(list(models))
+        self._model = (model if cache else Uncached(model)).to(self.device)
+        self._source = source
+        self._target = target
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        ensemble: Sequence[str | PathLike[str]] = (),
+        device: str = "auto",
+        threads: int | None = None,
+        cache: bool = True,
+    ) -> "Translator":
+        """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
+
+        Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
+        """
+        where = choose_device(device)
+        set_threads(threads)
+        first, *others = [load_model(Path(each), where) for each in (path, *ensemble)]
+        for other in others:
+            for side, ours, theirs in (("source", first.source, other.source), ("target", first.target, other.target)):
+                if ours.fingerprint != theirs.fingerprint:
+                    raise NmtError(
+                        f"{other.path}: its {side} vocabulary ({len(theirs):,} subwords) is not that of {first.path} "
+                        f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
+                    )
+        return cls([first.model, *(other.model for other in others)], first.source, first.target, where, cache)
+
+    def translate(
+        self, lines: Iterable[str | None], options: Options | None = None, prefixes: Iterable[str] | None = None
+    ) -> Iterator[Translation]:
+        """One translation a line, in the order of the lines; lines are read as they are needed.
+
+        A None in `lines` (see `stream.arriving`) says that no more has arrived yet, and is no line. `prefixes`, one a line,
+        are what each translation must begin with (empty: free). A line's translation depends on nothing but the line,
+        its prefix and the options: on a CPU in float32, byte for byte.
+
+        Raises `NmtError` for a line or prefix that cannot be, after the translations of all lines before it.
+        """
+        options = options or Options()
+        if options.attention:
+            self._check_attention()
+
+        def work(batch: list[Sentence[_Found]]) -> list[_Found]:
+            return self._search(batch, options)
+
+        lines_in_order = in_order(self._sentences(lines, options, prefixes), work, options.batch_tokens, options.batch_lines)
+        return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
+
+    def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:
+        """Of each target given its source, both as their own encoding splits them; in the order of the pairs.
+
+        `batch_tokens` bounds the positions of either side of a batch; the result does not depend on it to 1e-5.
+        """
+        ids = ((self._source.encode(source), self._target.encode(target)) for source, target in pairs)
+        for target, log_probs in self.force(ids, batch_tokens):
+            pieces = (*self._target.pieces(target), SYMBOLS[EOS])
+            yield ForcedScore(math.fsum(log_probs), pieces, log_probs)
+
+    def force(
+        self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], batch_tokens: int = 4000
+    ) -> Iterator[tuple[list[int], tuple[float, ...]]]:
+        """Target ids with the log-probability of each, then of `</s>`, for pairs of ids without start token and `</s>`."""
+        sentences: Iterator[tuple[None, list[Sentence[tuple[float, ...]]]]] = (
+            (None, [Sentence([*source, EOS], list(target), 0, max(len(source), len(target)) + 1, number)])
+            for number, (source, target) in enumerate(pairs, 1)
+        )
+        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None):
+            yield sentence.target, sentence.result
+
+    def _sentences(
+        self, lines: Iterable[str | None], options: Options, prefixes: Iterable[str] | None
+    ) -> Iterator[tuple[bool, list[Sentence[_Found]]] | None]:
+        """For each line: whether it was overlong, and what is to be translated of it."""
+        forced = iter(prefixes) if prefixes is not None else itertools.repeat("")
+        number = 0
+        for line in lines:
+            if line is None:
+                yield None
+                continue
+            number += 1
+            prefix_text = next(forced, None)
+            if prefix_text is None:
+                raise NmtError(f"input line {number} has no prefix: there are {number - 1:,} prefixes; give one line for each")
+            # Blank is what encodes to nothing: only the subword model knows which characters it drops.
+            source = self._source.encode(line)
+            overlong = len(source) > options.max_source
+            if overlong and options.overlong == "error":
+                raise NmtError(
+                    f"input line {number} has {len(source):,} subwords, more than {options.max_source:,}; "
+                    "raise --max-source, or choose --overlong truncate or split"
+                )
+            prefix = self._prefix(prefix_text, number) if source else []
+            parts = self._split(source, options.max_source) if options.overlong == "split" else [source[: options.max_source]]
+            sentences = []
+            for part in filter(None, parts):
+                limit = options.limit(len(part), len(prefix))
+                if len(prefix) > limit:
+                    raise NmtError(f"the prefix of input line {number} has {len(prefix)} subwords, the limit is {limit}")
+                sentences.append(Sentence[_Found]([*part, EOS], prefix, limit, len(part) + 1, number))
+                prefix = []  # it begins the first part only
+            yield overlong, sentences
+        if prefixes is not None and next(forced, None) is not None:
+            raise NmtError(f"there are more prefixes than the {number:,} input lines; give one for each")
+
+    def _prefix(self, text: str, number: int) -> list[int]:
+        prefix = self._target.encode(text)
+        if UNK in prefix:
+            raise NmtError(f"the prefix of input line {number} has characters that the model cannot write: {text!r}")
+        return prefix
+
+    def _split(self, source: list[int], most: int) -> list[list[int]]:
+        """Parts of at most `most` ids, of like length, cut before a word where one begins in the part's second half."""
+        starts = [piece.startswith(SPACE) for piece in self._source.pieces(source)]
+        cuts = [0]
+        while (left := len(source) - cuts[-1]) > most:
+            size = math.ceil(left / math.ceil(left / most))
+            end = cuts[-1] + size
+            cuts.append(next((cut for cut in range(end, end - size // 2, -1) if starts[cut]), end))
+        return [source[start:end] for start, end in itertools.pairwise([*cuts, len(source)])]
+
+    @torch.inference_mode()
+    def _search(self, batch: list[Sentence[_Found]], options: Options) -> list[_Found]:
+        # All sources have one length: without padding, nothing about a sentence's company reaches its arithmetic (another
+        # number of keys, even masked ones, would change the last bits of attention, and with them text at near ties).
+        self._model.eval()
+        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
+        lengths = torch.full((len(batch),), src.shape[1], device=self.device)
+        found = options.search(
+            self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch]
+        )
+        weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
+        return [_Found(hypotheses, attention) for hypotheses, attention in zip(found, weights, strict=True)]
+
+    def _attention(self, src: Tensor, lengths: Tensor, hypotheses: list[Hypothesis]) -> list[NDArray[np.float32]]:
+        """(T, S) each. Hypotheses of one length together, for the same reason as sources."""
+        rows: defaultdict[int, list[int]] = defaultdict(list)
+        for row, hypothesis in enumerate(hypotheses):
+            rows[len(hypothesis.token_log_probs)].append(row)
+        memory = self._model.encode(src, lengths)
+        weights: dict[int, NDArray[np.float32]] = {}
+        for length, members in rows.items():
+            prefix = [[self._model.start_token, *hypotheses[row].tokens][:length] for row in members]
+            index = torch.tensor(members, device=self.device)
+            attention = self._model.attention(torch.tensor(prefix, device=self.device), memory.select(index))
+            weights.update(zip(members, attention.float().cpu().numpy(), strict=True))
+        return [weights[row] for row in range(len(hypotheses))]
+
+    def _check_attention(self) -> None:
+        with torch.inference_mode():
+            one = torch.tensor([[EOS]], device=self.device)
+            try:
+                self._model.attention(one, self._model.encode(one, torch.ones_like(one[0])))
+            except ValueError as error:
+                raise NmtError(f"attention cannot be shown: {error}") from error
+
+    @torch.inference_mode()
+    def _force(self, batch: list[Sentence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
+        self._model.eval()
+        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
+        labels = [torch.tensor([*sentence.target, EOS]) for sentence in batch]
+        sizes = [len(each) for each in labels]
+        target = pad_sequence(labels, batch_first=True, padding_value=PAD).to(self.device)
+        prefix = target.roll(1, dims=1)
+        prefix[:, 0] = self._model.start_token
+        hidden = self._model(src, torch.full((len(batch),), src.shape[1], device=self.device), prefix)
+        # A chunk of positions at a time: the (positions, vocabulary) matrix would be the largest of all.
+        real = torch.arange(target.shape[1], device=self.device) < torch.tensor(sizes, device=self.device)[:, None]
+        chunks = zip(torch.split(hidden[real], CHUNK), torch.split(target[real], CHUNK), strict=True)
+        scores = torch.cat([self._model.log_probs(h).gather(1, t[:, None])[:, 0] for h, t in chunks])
+        return [tuple(each.tolist()) for each in torch.split(scores.cpu(), sizes)]
+
+    def _translation(self, overlong: bool, sentences: list[Sentence[_Found]], options: Options) -> Translation:
+        if not sentences:
+            attention = np.zeros((1, 0), np.float32) if options.attention else None
+            return Translation((EMPTY,) * (1 if options.unique else options.n_best), (), False, False, attention)
+        ranks = zip(*(sentence.result.hypotheses for sentence in sentences), strict=True)
+        hypotheses: dict[object, TextHypothesis] = {}
+        for rank, parts in enumerate(ranks):
+            hypothesis = self._text(parts)
+            hypotheses.setdefault(hypothesis.text if options.unique else rank, hypothesis)
+            if len(hypotheses) == options.n_best:
+                break
+        return Translation(
+            tuple(hypotheses.values()),
+            tuple(piece for sentence in sentences for piece in self._source.pieces(sentence.source)),
+            truncated=overlong and options.overlong == "truncate",
+            split=overlong and options.overlong == "split",
+            attention=_diagonal([sentence.result.attention for sentence in sentences]),
+        )
+
+    def _text(self, parts: Sequence[Hypothesis]) -> TextHypothesis:
+        """The hypotheses of a line's parts as one: inner `</s>` stay among its tokens, or its log_prob would not add up."""
+        ids = [token for part in parts for token in (*part.tokens, *[EOS] * part.finished)]
+        texts = [self._target.decode(part.tokens) for part in parts]
+        return TextHypothesis(
+            # Byte pieces can spell a line break, but one line in is one line out.
+            text=" ".join(filter(None, texts)).replace("\n", " "),
+            score=math.fsum(part.score for part in parts),
+            log_prob=math.fsum(part.log_prob for part in parts),
+            tokens=tuple(self._target.pieces(ids[:-1] if parts[-1].finished else ids)),
+            token_log_probs=tuple(log_prob for part in parts for log_prob in part.token_log_probs),
+            finished=all(part.finished for part in parts),
+        )
+
+
+def _diagonal(blocks: list[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    """The attention of a line out of that of its parts: no part looks into another."""
+    known = [block for block in blocks if block is not None]
+    if not known:
+        return None
+    whole = np.zeros(np.sum([block.shape for block in known], axis=0), np.float32)
+    row = column = 0
+    for block in known:
+        rows, columns = block.shape
+        whole[row : row + rows, column : column + columns] = block
+        row, column = row + rows, column + columns
+    return whole
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` (a GPU where there is one), `cpu`, `cuda` or `cuda:N`; NmtError where that GPU is not there."""
+    available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return torch.device("cuda" if available else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UsageError(f"--device must be auto, cpu, cuda or cuda:N, not {name}")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= available:
+        found = f"only {available} GPU{'s' if available > 1 else ''}" if available else "no GPU"
+        raise NmtError(f"--device {name}: PyTorch finds {found} here; use --device cpu or auto")
+    return device
+
+
+def set_threads(threads: int | None) -> None:
+    """How many CPU threads a matrix product may use in this process; None leaves PyTorch's choice."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {threads}")
+    torch.set_num_threads(threads)
