@@ -11,7 +11,7 @@ def paper_rate(width: int, warmup: int) -> float:
 
     Peak · min(t/w, √(w/t)) is then d^-0.5 · min(t^-0.5, t·w^-1.5).
     """
-    return (width * warmup) ** -0.5
+    return 1 / math.sqrt(width * warmup)
 
 
 def learning_rate(step: int, schedule: Schedule, peak: float, warmup: int, max_steps: int | None) -> float:

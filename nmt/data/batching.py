@@ -92,12 +92,12 @@ def _likeness(lengths: Ints) -> Ints:
     """
     longest = lengths.max(axis=1, initial=0)
     difference = lengths[:, 0] - lengths[:, 1]
-    return longest * (2 * longest.max(initial=0) + 1) + np.where(longest % 2 == 0, difference, -difference)
+    return longest * (2 * int(longest.max(initial=0)) + 1) + np.where(longest % 2 == 0, difference, -difference)
 
 
 def _cuts(longest: Ints, budget: int) -> list[int]:
     """Where to cut pairs, ascending by `longest`, so that each piece is as long as pairs × longest ≤ budget allows."""
-    cuts = []
+    cuts: list[int] = []
     start = 0
     while True:
         window = longest[start : start + budget // int(longest[start])] if start < len(longest) else longest[:0]

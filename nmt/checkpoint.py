@@ -1,0 +1,311 @@
+"""Models and training states on disk: tensors in safetensors, all else JSON, so that loading one never runs code.
+
+    MODEL  config.json  model.safetensors  source.model  target.model
+    RUN    the same, of its best model, with log.jsonl  report.json  checkpoints/step-N/
+    step-N the same, of that step, with optimizer.safetensors  state.json
+
+Every file is written beside its place and renamed, so whatever has its final name is whole, wherever a process was killed. What
+is read is checked: config.json holds the checksums of itself and of the subword models, a tensor file that of its tensors and the
+identity of the model they belong to, state.json those of itself and of both tensor files.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import nmt
+from nmt.config import Config
+from nmt.data.subword import Subword
+from nmt.data.text import new_directory, read_json, reason, sync, write_json
+from nmt.errors import NmtError, UsageError
+from nmt.models import build
+from nmt.models.base import Seq2Seq
+from nmt.tensors import HINT, check_names, read_tensors, write_tensors
+
+FORMAT = 1
+"""Of the files named above. A change that this reader would misread makes it one more."""
+
+CONFIG, WEIGHTS, SOURCE, TARGET = "config.json", "model.safetensors", "source.model", "target.model"
+OPTIMIZER, STATE, CHECKPOINTS = "optimizer.safetensors", "state.json", "checkpoints"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model as it was saved, in evaluation mode, with everything that is needed to use it."""
+
+    model: Seq2Seq
+    config: dict[str, Any]
+    source: Subword
+    target: Subword
+    path: Path
+
+
+def resolve(path: Path) -> Path:
+    """The model directory that `path` means, which is `path` itself. NmtError that says what it looks like if it is none."""
+    if not path.exists():
+        raise NmtError(f"{path}: no such directory")
+    if not path.is_dir():
+        raise NmtError(f"{path}: is a file; a model is a directory (a run, one of its checkpoints, or what `nmt average` wrote)")
+    if (path / CONFIG).is_file() and (path / WEIGHTS).is_file():
+        return path
+    if (path / CHECKPOINTS).is_dir():
+        newest = latest_checkpoint(path)
+        instead = f"; its newest checkpoint is {newest}" if newest else ""
+        raise NmtError(f"{path}: a run that has no best model yet, since nothing was validated{instead}")
+    if any(_step(child) is not None for child in path.iterdir()):
+        raise NmtError(f"{path}: holds checkpoints; name one of them, or the run {path.resolve().parent}")
+    if (path / CONFIG).is_file():
+        raise NmtError(f"{path}: has no {WEIGHTS}; if this is data of `nmt preprocess`, name the run that was trained on it")
+    raise NmtError(f"{path}: not a model: it has no {CONFIG} and no {WEIGHTS}")
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """What `directory`/config.json says, checked. NmtError if it is damaged or from a newer version."""
+    config = read_json(directory / CONFIG)
+    if not isinstance(config, dict) or not isinstance(config.get("format"), int):
+        raise NmtError(f"{directory / CONFIG}: not the configuration of a model")
+    if config["format"] > FORMAT:
+        raise NmtError(
+            f"{directory}: was made by nmt {config.get('version')} in format {config['format']}; this is nmt {nmt.__version__}, "
+            f"which reads formats up to {FORMAT}: install a newer nmt"
+        )
+    return _unsealed(directory / CONFIG, config)
+
+
+def write_config(directory: Path, config: Mapping[str, Any], source: Subword, target: Subword) -> None:
+    """The three files that a run's models have in common: config.json and the subword models."""
+    for name, subword in ((SOURCE, source), (TARGET, target)):
+        partial = directory / f".{name}.{os.getpid()}.partial"
+        subword.save(partial)
+        sync(partial)
+        os.replace(partial, directory / name)
+    whole = {
+        "format": FORMAT,
+        "version": nmt.__version__,
+        **{key: value for key, value in config.items() if key not in ("format", "version", "checksums", "sha256")},
+        "checksums": {SOURCE: source.fingerprint, TARGET: target.fingerprint},
+    }
+    write_json(directory / CONFIG, _sealed(whole))
+
+
+def save_weights(directory: Path, model: Seq2Seq) -> str:
+    """Puts the weights of `model` in their place beside an existing config.json, in one step; returns their checksum."""
+    return write_tensors(directory / WEIGHTS, weights(model), _identity(read_config(directory)))
+
+
+def save_model(directory: Path, model: Seq2Seq, config: Mapping[str, Any], source: Subword, target: Subword) -> str:
+    """Fills an existing directory with a complete model; returns the checksum of the weights.
+
+    `config` has the tables model, vocabulary, languages, data, train; format, version and checksums are added.
+    """
+    write_config(directory, config, source, target)
+    return save_weights(directory, model)
+
+
+def load_model(path: Path, device: str | torch.device = "cpu") -> SavedModel:
+    """The model that `path` (a run, a checkpoint, an average) means, on `device`.
+
+    Raises NmtError that names the file which is missing, damaged, of another model, or newer than this program.
+    """
+    directory = resolve(path)
+    config = read_config(directory)
+    source, target = (_subword(directory / name, config) for name in (SOURCE, TARGET))
+    tensors, _ = read_tensors(directory / WEIGHTS, _identity(config))
+    try:
+        settings = Config.from_dict({"model": config["model"]})
+        arguments = (settings.backend, settings.model, len(source), len(target), bool(config["vocabulary"]["shared"]))
+        with torch.device("meta"):  # costs no memory, whatever sizes the configuration claims
+            check_names(weights(build(*arguments)), tensors, directory / WEIGHTS)
+        model = build(*arguments)
+    except (UsageError, KeyError, TypeError, ValueError) as error:
+        raise NmtError(f"{directory / CONFIG}: {error}") from error
+    assign(model, tensors)
+    return SavedModel(model.to(device).eval(), config, source, target, directory)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers by name; what is tied stands once, under its first name."""
+    seen: set[int] = set()
+    unique = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            unique[name] = tensor.detach()
+    return unique
+
+
+@torch.no_grad()
+def assign(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives `model` the values of `tensors`, which have the names and shapes of `weights(model)`."""
+    for name, tensor in weights(model).items():
+        tensor.copy_(tensors[name])
+
+
+def save_checkpoint(
+    run: Path,
+    step: int,
+    model: Seq2Seq,
+    optimizer: torch.optim.Optimizer,
+    state: Mapping[str, Any],
+    config: Mapping[str, Any],
+    source: Subword,
+    target: Subword,
+    keep_last: int,
+) -> Path:
+    """Writes RUN/checkpoints/step-N whole, then removes all but the `keep_last` newest; the best stands in RUN itself."""
+    directory = run / CHECKPOINTS / f"step-{step}"
+    with new_directory(directory, overwrite=False) as partial:
+        checksum = save_model(partial, model, config, source, target)
+        moments = write_tensors(partial / OPTIMIZER, _moments(model, optimizer), checksum)
+        write_json(partial / STATE, _sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}))
+    for old in checkpoints(run)[:-keep_last]:
+        # Renamed first: a kill in the middle of the removal leaves no half checkpoint under its own name.
+        doomed = old.with_name(f".{old.name}.removed")
+        os.rename(old, doomed)
+        shutil.rmtree(doomed)
+    return directory
+
+
+def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
+    """Replaces what a checkpoint knows beside its tensors, in one step."""
+    path = directory / STATE
+    write_json(path, _sealed({**state, "checksums": read_state(directory)["checksums"]}))
+
+
+def read_state(directory: Path) -> dict[str, Any]:
+    """What `save_checkpoint` was given as `state`, and the checksums of the tensor files."""
+    state = read_json(directory / STATE)
+    if not isinstance(state, dict):
+        raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
+    return _unsealed(directory / STATE, state)
+
+
+def load_checkpoint(directory: Path, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Puts weights and optimizer back as they were, and returns the state. NmtError for what is damaged or does not fit."""
+    state = read_state(directory)
+    tensors, checksum = read_tensors(directory / WEIGHTS, _identity(read_config(directory)))
+    moments, moments_checksum = read_tensors(directory / OPTIMIZER, checksum)
+    if state["checksums"] != {WEIGHTS: checksum, OPTIMIZER: moments_checksum}:
+        raise NmtError(f"{directory / STATE}: belongs to other tensors than those beside it; {HINT}")
+    check_names(weights(model), tensors, directory / WEIGHTS)
+    assign(model, tensors)
+    device = next(model.parameters()).device
+    parameters = dict(model.named_parameters())
+    for key, value in moments.items():
+        kind, name = key.split(":", 1)
+        optimizer.state[parameters[name]][kind] = value.to(device)
+    return state
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    folder = run / CHECKPOINTS
+    found = [(step, child) for child in folder.iterdir() if (step := _step(child)) is not None] if folder.is_dir() else []
+    return [child for _, child in sorted(found)]
+
+
+def latest_checkpoint(run: Path) -> Path | None:
+    kept = checkpoints(run)
+    return kept[-1] if kept else None
+
+
+def remove_leftovers(run: Path) -> None:
+    """Clears what a killed process left half written. Only for who holds the run's lock."""
+    for folder in (run, run / CHECKPOINTS):
+        for child in folder.glob(".*") if folder.is_dir() else ():
+            if child.suffix in (".partial", ".removed"):
+                shutil.rmtree(child) if child.is_dir() else child.unlink()
+
+
+def average(paths: Sequence[Path], output: Path, last: int | None = None, overwrite: bool = False) -> list[Path]:
+    """Writes the mean of models as a model directory `output`; returns what was averaged.
+
+    A run stands for its checkpoints, the `last` newest of them if given. The mean is taken in float64. Raises NmtError where
+    settings or vocabularies differ.
+    """
+    members: list[Path] = []
+    for path in paths:
+        kept = checkpoints(path)
+        if kept and last is not None and last > len(kept):
+            raise NmtError(f"{path}: has {len(kept)} checkpoints, not {last}; raise train.keep_last to keep more")
+        members += kept[-last:] if kept and last else kept or [resolve(path)]
+    if not members:
+        raise UsageError("nothing to average")
+    first = load_model(members[0])
+    for member in members[1:]:
+        config = read_config(resolve(member))
+        for key, what in (("checksums", "vocabulary"), ("vocabulary", "vocabulary"), ("model", "settings")):
+            if config[key] != first.config[key]:
+                raise NmtError(f"{member}: its {what} differ{'s' if key != 'model' else ''} from {members[0]}: no mean of the two")
+    assign(first.model, mean(members))
+    with new_directory(output, overwrite) as partial:
+        save_model(partial, first.model, first.config, first.source, first.target)
+    return members
+
+
+def mean(members: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean weights of model directories whose models are alike, taken in float64; whole numbers are the first's."""
+    total: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    for member in members:
+        tensors, _ = read_tensors(member / WEIGHTS, _identity(read_config(member)))
+        if total:
+            check_names(total, tensors, member / WEIGHTS)
+        for name, tensor in tensors.items():
+            if name not in total:
+                kinds[name] = tensor.dtype
+                total[name] = tensor.double() / len(members)
+            else:
+                total[name] += tensor.double() / len(members)
+    return {name: tensor.to(kinds[name]) for name, tensor in total.items()}
+
+
+def _step(path: Path) -> int | None:
+    match = re.fullmatch(r"step-(\d+)", path.name)
+    return int(match[1]) if match and path.is_dir() else None
+
+
+def _sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """`value` with its own checksum."""
+    return {**value, "sha256": hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}
+
+
+def _unsealed(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """The inverse; NmtError if anything was changed."""
+    claimed = value.pop("sha256", None)
+    if _sealed(value)["sha256"] != claimed:
+        raise NmtError(f"{path}: is damaged or was edited: it does not have the checksum it was written with")
+    return value
+
+
+def _identity(config: Mapping[str, Any]) -> str:
+    """What a file of weights has in common with its config.json: settings and vocabularies."""
+    return hashlib.sha256(json.dumps([config["model"], config["checksums"]], sort_keys=True).encode()).hexdigest()
+
+
+def _subword(path: Path, config: Mapping[str, Any]) -> Subword:
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be read ({reason(error)})") from error
+    if found != config["checksums"][path.name]:
+        raise NmtError(f"{path}: is damaged or belongs to another model: its checksum is not the one in {path.with_name(CONFIG)}")
+    return Subword.load(path)
+
+
+def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What the optimizer remembers of each parameter, by the parameter's name: numbers in a list would follow its order."""
+    return {
+        f"{key}:{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }

@@ -1,0 +1,74 @@
+"""Files of tensors (safetensors) that know their own checksum and whom they belong to."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nmt.data.text import reason, sync
+from nmt.errors import NmtError
+
+HINT = "a damaged checkpoint can be deleted, to go on with the one before it"
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], owner: str) -> str:
+    """Writes `path` in one step; returns the checksum of the tensors and of `owner`, which is stored beside them.
+
+    No two tensors may share memory.
+    """
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    checksum = _checksum(ready, owner)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file(ready, partial, metadata={"sha256": checksum})  # one key: several would be written in no fixed order
+        sync(partial)
+        os.replace(partial, path)
+        sync(path.parent)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise NmtError(f"{path}: cannot be written ({why})") from error
+    return checksum
+
+
+def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
+    """The tensors, on the CPU, and their checksum. NmtError for a file that is missing, damaged, or not `owner`'s.
+
+    safetensors believes no header before it has compared it with the file's length, so a forged one takes no memory.
+    """
+    if not path.is_file():
+        raise NmtError(f"{path}: no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            claimed = (file.metadata() or {}).get("sha256")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
+        raise NmtError(f"{path}: is damaged or not a safetensors file ({error}); {HINT}") from error
+    checksum = _checksum(tensors, owner)
+    if checksum != claimed:
+        raise NmtError(f"{path}: is damaged, or belongs to another model than the files beside it; {HINT}")
+    return tensors, checksum
+
+
+def check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:
+    """NmtError where the tensors read from `path` do not have the names and shapes `expected`."""
+    for name in sorted(expected.keys() | found.keys()):
+        here, there = (tuple(side[name].shape) if name in side else None for side in (expected, found))
+        if here != there:
+            raise NmtError(f"{path}: its tensor {name} has the shape {there}, and the settings ask for {here}")
+
+
+def _checksum(tensors: Mapping[str, Tensor], owner: str) -> str:
+    """Of what the file means and not of its bytes: names, types, shapes, numbers."""
+    total = hashlib.sha256(owner.encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
