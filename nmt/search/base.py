@@ -4,17 +4,39 @@ A search is a frozen dataclass of its options. It is called as
 
     search(model, src, src_lengths, max_lengths, prefixes) -> list[list[Hypothesis]]
 
-and sees a network only through the protocol of `models.base`. Legend: B sentences, K hypotheses a sentence, R = B·K rows.
+and sees a network only through the protocol of `models.base`.
+
+Legend: B sentences, K hypotheses a sentence, R = B·K rows, N any number of rows, t tokens so far, V target vocabulary.
+
+What a search promises, whatever the strategy:
+
+- A sentence's hypotheses do not depend on its company, to the last bit: every operation works on one row at a time,
+  equal values are told apart by their place in the row, and sums are kept in float64.
+- `<pad>`, `<s>` and `<unk>` are never chosen: the first two mean nothing in a text, the third is a confession and no
+  translation. Their probability stays where the model put it: `log_prob` is the model's own, never renormalised.
+- A hypothesis may have `max_lengths[i]` tokens and then `</s>`. One that is full and whose best (for samples: drawn) next
+  token is not `</s>` is cut: not finished, with nothing for `</s>` in its `log_prob`. It competes by its score as the others do.
+- A prefix is forced by masking all other candidates, so `log_prob` includes it; it is exempt from the other constraints.
+  A limit that leaves no room after a prefix is lifted to one token more than the prefix.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
+import torch
 from torch import Tensor
 
-from nmt.models.base import Seq2Seq
+from nmt.errors import NmtError, UsageError
+from nmt.models.base import Batched, Memory, Seq2Seq
+from nmt.vocab import BOS, EOS, PAD, UNK
+
+NOTHING = PAD
+"""Stands in a matrix of tokens where a hypothesis was cut, and after its end."""
+
+LENGTH_PENALTY = "A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations"
+NO_REPEAT_NGRAM = "never produce a sequence of so many subwords twice in a translation; 0 is off"
 
 
 @dataclass(frozen=True)
@@ -42,12 +64,14 @@ class Search(Protocol):
         src: Tensor,
         src_lengths: Tensor,
         max_lengths: Sequence[int],
-        prefixes: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
         """Best first, for each sentence.
 
         src (B, S) and src_lengths (B,) as in `Seq2Seq.encode`; `max_lengths[i]` ≥ 1 counts target tokens without `</s>`;
-        `prefixes[i]` are ids that every hypothesis of sentence i must begin with (empty: free).
+        `prefixes[i]` are ids that every hypothesis of sentence i must begin with (empty: free; `()` for all: all free).
+        The model is in evaluation mode. Raises ValueError for arguments that contradict each other, NmtError where the
+        network's numbers are not numbers.
         """
         ...
 
@@ -55,3 +79,199 @@ class Search(Protocol):
 def length_penalty(length: int, alpha: float) -> float:
     """((5 + length) / 6) ** alpha, with 1 for alpha 0 (Wu et al. 2016, arXiv 1609.08144, eq. 14)."""
     return math.pow((5 + length) / 6, alpha)
+
+
+def check_options(length_penalty: float, no_repeat_ngram: int) -> None:
+    """Raise UsageError for impossible values of the options that all searches have."""
+    if not math.isfinite(length_penalty):
+        raise UsageError(f"length penalty must be a finite number, not {length_penalty}")
+    if no_repeat_ngram < 0:
+        raise UsageError(f"no-repeat-ngram must be 0 (off) or more, not {no_repeat_ngram}")
+
+
+@dataclass
+class Sentences(Batched):
+    """What stays the same while a sentence is translated, one row a sentence still under way."""
+
+    place: Tensor
+    """(B,) its number in the call."""
+    memory: Memory
+    limit: Tensor
+    """(B,) tokens that its hypotheses may have."""
+    prefix: Tensor
+    """(B, P) forced tokens, NOTHING after them."""
+
+    @classmethod
+    def encode(
+        cls, model: Seq2Seq, src: Tensor, src_lengths: Tensor, max_lengths: Sequence[int], prefixes: Sequence[Sequence[int]]
+    ) -> Self:
+        """All sentences of a call, arguments as in `Search`."""
+        prefixes = prefixes or [()] * len(src)
+        if not len(src) == len(src_lengths) == len(max_lengths) == len(prefixes):
+            raise ValueError(
+                f"{len(src)} sentences, {len(src_lengths)} lengths, {len(max_lengths)} limits, {len(prefixes)} prefixes"
+            )
+        if any(limit < 1 for limit in max_lengths):
+            raise ValueError("a length limit must be at least 1")
+        if any(token in (PAD, BOS, EOS) for prefix in prefixes for token in prefix):
+            raise ValueError("a prefix may not hold control symbols")
+        longest = max(map(len, prefixes), default=0)
+        padded = [[*prefix, *[NOTHING] * (longest - len(prefix))] for prefix in prefixes]
+        limits = [max(limit, len(prefix) + 1 if prefix else 0) for limit, prefix in zip(max_lengths, prefixes, strict=True)]
+        return cls(
+            place=torch.arange(len(src), device=src.device),
+            memory=model.encode(src, src_lengths),
+            limit=torch.tensor(limits, dtype=torch.int64, device=src.device),
+            prefix=torch.tensor(padded, dtype=torch.int64, device=src.device).view(len(src), longest),
+        )
+
+    def full(self, paths: "Paths") -> Tensor:
+        """(R,) bool: the hypothesis has as many tokens as it may."""
+        return (self.limit == paths.length).repeat_interleave(paths.width)
+
+
+@dataclass
+class Paths(Batched):
+    """Hypotheses under way or ended, w for each sentence, as tensors."""
+
+    tokens: Tensor
+    """(B, w, t) ids; `</s>` where it was chosen, NOTHING where a hypothesis was cut and after its end."""
+    token_log_probs: Tensor
+    """(B, w, t) float64, 0 where there is NOTHING."""
+    log_prob: Tensor
+    """(B, w) float64, their sum; -inf where there is no hypothesis."""
+
+    @classmethod
+    def empty(cls, sentences: int, width: int, device: torch.device) -> Self:
+        """`width` hypotheses without tokens for each sentence."""
+        return cls(
+            tokens=torch.zeros(sentences, width, 0, dtype=torch.int64, device=device),
+            token_log_probs=torch.zeros(sentences, width, 0, dtype=torch.float64, device=device),
+            log_prob=torch.zeros(sentences, width, dtype=torch.float64, device=device),
+        )
+
+    @property
+    def width(self) -> int:
+        """w."""
+        return self.tokens.shape[1]
+
+    @property
+    def length(self) -> int:
+        """t."""
+        return self.tokens.shape[2]
+
+    def ended(self) -> Tensor:
+        """(B, w) bool: nothing follows."""
+        if self.length == 0:
+            return torch.zeros_like(self.log_prob, dtype=torch.bool)
+        last = self.tokens[:, :, -1]
+        return (last == EOS) | (last == NOTHING)
+
+    def pick(self, order: Tensor) -> "Paths":
+        """The hypotheses `order` (B, n) of each sentence, in that order."""
+        return Paths(
+            tokens=self.tokens.take_along_dim(order.unsqueeze(2), dim=1),
+            token_log_probs=self.token_log_probs.take_along_dim(order.unsqueeze(2), dim=1),
+            log_prob=self.log_prob.gather(1, order),
+        )
+
+    def extend(self, token: Tensor, token_log_prob: Tensor) -> "Paths":
+        """Each hypothesis with one token (B, w) more."""
+        value = token_log_prob.double()
+        return Paths(
+            tokens=torch.cat([self.tokens, token.unsqueeze(2)], dim=2),
+            token_log_probs=torch.cat([self.token_log_probs, value.unsqueeze(2)], dim=2),
+            log_prob=self.log_prob + value,
+        )
+
+    def hypotheses(self, sentence: int, alpha: float) -> list[Hypothesis]:
+        """Those of one sentence, in order, scored under length penalty `alpha`."""
+        rows = zip(
+            self.tokens[sentence].tolist(),
+            self.token_log_probs[sentence].tolist(),
+            self.log_prob[sentence].tolist(),
+            strict=True,
+        )
+        return [hypothesis(tokens, values, log_prob, alpha) for tokens, values, log_prob in rows if log_prob != -math.inf]
+
+
+def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float, alpha: float) -> Hypothesis:
+    """The hypothesis of one row of `Paths`."""
+    if math.isnan(log_prob):
+        raise NmtError("the network's probabilities are not numbers: its training diverged or its weights are damaged")
+    counted = sum(token != NOTHING for token in tokens)
+    finished = EOS in tokens
+    return Hypothesis(
+        tokens=tuple(tokens[: counted - finished]),
+        log_prob=log_prob,
+        score=log_prob / length_penalty(counted, alpha),
+        finished=finished,
+        token_log_probs=tuple(token_log_probs[:counted]),
+    )
+
+
+def constrain(log_probs: Tensor, paths: Paths, sentences: Sentences, no_repeat_ngram: int) -> None:
+    """Set to -inf, in place, what may not follow `paths` among `log_probs` (R, V)."""
+    forced = sentences.prefix[:, paths.length : paths.length + 1]  # (B, 1), or (B, 0) once all prefixes are behind
+    forced = forced.repeat_interleave(paths.width, dim=0)
+    forced_log_probs = log_probs.gather(1, forced)
+    for symbol in (PAD, UNK, BOS):
+        log_probs[:, symbol] = -math.inf
+    if no_repeat_ngram:
+        ban_repeats(log_probs, paths.tokens.flatten(0, 1), no_repeat_ngram)
+    if forced.shape[1]:
+        is_forced = forced != NOTHING
+        log_probs.masked_fill_(is_forced, -math.inf)
+        log_probs.scatter_(1, forced, torch.where(is_forced, forced_log_probs, -math.inf))
+
+
+def ban_repeats(log_probs: Tensor, tokens: Tensor, size: int) -> None:
+    """Set to -inf each token of `log_probs` (R, V) that would end an n-gram of `size` for the second time in `tokens` (R, t).
+
+    `</s>` never stands in the tokens of a hypothesis under way, so it always remains possible.
+    """
+    if tokens.shape[1] < size:
+        return
+    ngrams = tokens.unfold(1, size, 1)  # (R, t - size + 1, size)
+    last = tokens[:, tokens.shape[1] - size + 1 :].unsqueeze(1)  # (R, 1, size - 1)
+    seen = (ngrams[:, :, :-1] == last).all(dim=2)
+    # Where nothing is seen the write goes to PAD, which is banned already: no data-dependent shape, so no wait for the device.
+    log_probs.scatter_(1, torch.where(seen, ngrams[:, :, -1], PAD), -math.inf)
+
+
+def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row of `values` (N, V), largest first, and their columns; of equal values the lower column first.
+
+    `torch.topk` leaves open which of equal values it takes, and in what order; a search that must not depend on the batch
+    cannot. Columns of -inf may come in any choice and order: they are no candidates.
+    """
+    count = min(count, values.shape[1])
+    found, columns = values.topk(min(count + 1, values.shape[1]), dim=1)  # one more shows whether the choice was free
+    columns, order = columns.sort(dim=1)
+    found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
+    columns = columns.gather(1, order)
+    if found.shape[1] > count:
+        tied = (found[:, count - 1] == found[:, count]) & (found[:, count] > -math.inf)
+        if tied.any():  # rare in float32; then sort these rows whole
+            rows = tied.nonzero().squeeze(1)
+            found[rows], columns[rows] = (part[:, : count + 1] for part in values[rows].sort(dim=1, descending=True, stable=True))
+    return found[:, :count], columns[:, :count]
+
+
+def end_where_full(values: Tensor, tokens: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
+    """Candidates (R, C) best first, `values` and `tokens`, changed where a hypothesis is `full` (R,): it ends here.
+
+    With `</s>` if that is the best candidate, else cut: NOTHING follows, at no cost.
+    """
+    cut = full & (tokens[:, 0] != EOS)
+    values = values.clone()
+    tokens = tokens.clone()
+    values[:, 0].masked_fill_(cut, 0.0)
+    tokens[:, 0].masked_fill_(cut, NOTHING)
+    values[:, 1:].masked_fill_(full.unsqueeze(1), -math.inf)
+    return values, tokens
+
+
+def rows_of(sentences: Tensor, width: int) -> Tensor:
+    """The rows of `sentences` (B,), where each has `width` rows."""
+    return (sentences.unsqueeze(1) * width + torch.arange(width, device=sentences.device)).flatten()

@@ -1,0 +1,147 @@
+"""Beam search that keeps live and finished hypotheses apart, so that a finished one never takes a live one's place.
+
+Each step looks at the 2K best candidates of a sentence: each live hypothesis can end only once, so at least K of them are not
+ends and the beam stays full. A sentence stops when its best live hypothesis cannot beat the worst of K finished ones under the
+length penalty, not when the first K have finished (as in the beam search of tensor2tensor and flax; the penalty is that of
+Wu et al. 2016, arXiv 1609.08144).
+
+Legend: B sentences, K size of the beam, w ≤ K live hypotheses a sentence now, C candidates a sentence, V target vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from nmt.errors import UsageError
+from nmt.models.base import Seq2Seq
+from nmt.search.base import (
+    LENGTH_PENALTY,
+    NO_REPEAT_NGRAM,
+    NOTHING,
+    Hypothesis,
+    Paths,
+    Sentences,
+    check_options,
+    constrain,
+    end_where_full,
+    length_penalty,
+    top,
+)
+from nmt.search.greedy import Greedy
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `size` best hypotheses that a beam of that size meets, best first, no token sequence twice.
+
+    Fewer only where fewer exist: a vocabulary, or what a limit leaves of it, smaller than the beam. Ties go to the
+    hypothesis that ended earlier, then to the candidate of the better live hypothesis, then to the lower id. A beam of 1 is greedy
+    search itself: with the 2 candidates and the stop rule above it would be a little more than that.
+    """
+
+    size: Annotated[int, "hypotheses kept for each sentence"] = 5
+    length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
+    no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"beam size must be at least 1, not {self.size}")
+        check_options(self.length_penalty, self.no_repeat_ngram)
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        src: Tensor,
+        src_lengths: Tensor,
+        max_lengths: Sequence[int],
+        prefixes: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """As in `Search`; `size` hypotheses each."""
+        if self.size == 1:
+            return Greedy(self.length_penalty, self.no_repeat_ngram)(model, src, src_lengths, max_lengths, prefixes)
+        with torch.inference_mode():
+            sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
+            return self.search(model, sentences)
+
+    def search(self, model: Seq2Seq, sentences: Sentences) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence. A sentence leaves the batch, with its memory, when it is done."""
+        results: list[list[Hypothesis]] = [[] for _ in sentences.place]
+        token = torch.full_like(sentences.place, model.start_token)
+        penalties = penalty_table(sentences.limit, self.length_penalty)
+        state = model.start(sentences.memory)
+        live = Paths.empty(len(token), 1, token.device)
+        finished = Paths.empty(len(token), 0, token.device)
+        while len(sentences.place):
+            hidden, state = model.step(token, state, sentences.memory)
+            candidates, parents = self.candidates(model.log_probs(hidden), live, sentences)
+            finished = best_ended(finished, candidates, penalties, self.size)
+            width = live.width
+            live, parents = best_live(candidates, parents, min(self.size, candidates.width - width))
+            keep = torch.arange(len(live.tokens), device=token.device)
+            rows = (keep.unsqueeze(1) * width + parents).view(-1, live.width)
+            done = self.done(live, finished, sentences.limit, penalties)
+            if done.any():
+                for sentence in done.nonzero().flatten().tolist():
+                    results[int(sentences.place[sentence])] = finished.hypotheses(sentence, self.length_penalty)
+                keep = (~done).nonzero().flatten()
+                sentences, finished, live, rows = sentences.select(keep), finished.select(keep), live.select(keep), rows[keep]
+            state = state.select(rows.flatten())
+            token = live.tokens[:, :, -1].flatten()
+        return results
+
+    def candidates(self, log_probs: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
+        """The best C = min(2K, all) continuations of the live hypotheses, best first, and (B, C) which of these each continues."""
+        constrain(log_probs, live, sentences, self.no_repeat_ngram)
+        values, tokens = end_where_full(*top(log_probs, 2 * self.size), sentences.full(live))
+        each = values.shape[1]
+        values, tokens = values.view(len(live.tokens), -1), tokens.view(len(live.tokens), -1)  # (B, w * each)
+        total = live.log_prob.repeat_interleave(each, dim=1) + values
+        order = total.sort(dim=1, descending=True, stable=True).indices[:, : 2 * self.size]
+        parents = order // each
+        return live.pick(parents).extend(tokens.gather(1, order), values.gather(1, order)), parents
+
+    def done(self, live: Paths, finished: Paths, limit: Tensor, penalties: Tensor) -> Tensor:
+        """(B,) bool: no live hypothesis can still be among the `size` best.
+
+        A hypothesis can only lose log-probability, so it would score best if it ended now without losing more, at the
+        length where the penalty helps most: the longest possible with a positive exponent, else the shortest.
+        """
+        if finished.width == self.size:
+            worst = scores(finished, penalties)[:, -1]
+        else:
+            worst = torch.full_like(live.log_prob[:, 0], -math.inf)
+        length = limit + 1 if self.length_penalty > 0 else torch.full_like(limit, live.length)
+        return ~(live.log_prob[:, 0] / penalties[length] > worst)  # so written, NaN stops too
+
+
+def penalty_table(limit: Tensor, alpha: float) -> Tensor:
+    """The length penalty of each |y| that hypotheses can have within the largest `limit` (B,)."""
+    longest = max(limit.tolist(), default=0) + 1
+    return torch.tensor([length_penalty(n, alpha) for n in range(longest + 1)], dtype=torch.float64, device=limit.device)
+
+
+def scores(paths: Paths, penalties: Tensor) -> Tensor:
+    """(B, w) log_prob / penalty of |y|."""
+    return paths.log_prob / penalties[(paths.tokens != NOTHING).sum(dim=2)]
+
+
+def best_ended(finished: Paths, candidates: Paths, penalties: Tensor, size: int) -> Paths:
+    """The `size` best of the finished hypotheses and the candidates that have ended; of equals those that ended earlier."""
+    nothing = finished.log_prob.new_zeros(finished.log_prob.shape)
+    finished = finished.extend(nothing.long() + NOTHING, nothing)
+    both = Paths(
+        tokens=torch.cat([finished.tokens, candidates.tokens], dim=1),
+        token_log_probs=torch.cat([finished.token_log_probs, candidates.token_log_probs], dim=1),
+        log_prob=torch.cat([finished.log_prob, candidates.log_prob.masked_fill(~candidates.ended(), -math.inf)], dim=1),
+    )
+    return both.pick(scores(both, penalties).sort(dim=1, descending=True, stable=True).indices[:, :size])
+
+
+def best_live(candidates: Paths, parents: Tensor, width: int) -> tuple[Paths, Tensor]:
+    """The first `width` candidates that have not ended, and their `parents`."""
+    order = candidates.ended().byte().sort(dim=1, stable=True).indices[:, :width]
+    return candidates.pick(order), parents.gather(1, order)

@@ -1,0 +1,139 @@
+"""Sampling: each token is drawn from the network's distribution, flattened or sharpened by a temperature and cut by filters.
+
+Temperature as softmax(z / τ); top-k (Fan et al. 2018, arXiv 1805.04833); top-p, or nucleus (Holtzman et al. 2020, arXiv
+1904.09751); min-p (Nguyen et al. 2024, arXiv 2407.01082). They act in that order, the order of the transformers library:
+each sees what the one before left, renormalised.
+
+The draws of a hypothesis are a function of the seed, the source ids of its sentence and its number among the samples. They
+depend on nothing else: not on the batch, the place in it, or earlier calls.
+
+Legend: B sentences, R rows (hypotheses), V target vocabulary.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from nmt.errors import UsageError
+from nmt.models.base import Seq2Seq
+from nmt.search.base import LENGTH_PENALTY, NO_REPEAT_NGRAM, Hypothesis, Sentences, check_options, top
+from nmt.search.greedy import best, walk
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """`samples` independent draws a sentence, best score first; the same translation may be drawn twice.
+
+    `log_prob` is the network's own, at temperature 1 and without filters. Temperature 0 is greedy search, and so is top-k 1.
+    """
+
+    seed: Annotated[int, "seed of the draws; a line's draws depend on it and on the line alone"] = 1
+    temperature: Annotated[float, "τ in p ~ exp(z / τ); 0 takes the most probable token"] = 1.0
+    top_k: Annotated[int, "draw from the k most probable tokens; 0 is off"] = 0
+    top_p: Annotated[float, "draw from the fewest most probable tokens that make up p; 1 is off"] = 1.0
+    min_p: Annotated[float, "draw from tokens at least p times as probable as the most probable one; 0 is off"] = 0.0
+    samples: Annotated[int, "hypotheses drawn for each sentence"] = 1
+    length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
+    no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UsageError(f"temperature must be a finite number, 0 or more, not {self.temperature}")
+        if self.top_k < 0:
+            raise UsageError(f"top-k must be 0 (off) or more, not {self.top_k}")
+        for name, value in (("top-p", self.top_p), ("min-p", self.min_p)):
+            if not 0 <= value <= 1:
+                raise UsageError(f"{name} must be between 0 and 1, not {value}")
+        if self.samples < 1:
+            raise UsageError(f"samples must be at least 1, not {self.samples}")
+        check_options(self.length_penalty, self.no_repeat_ngram)
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        src: Tensor,
+        src_lengths: Tensor,
+        max_lengths: Sequence[int],
+        prefixes: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """As in `Search`; `samples` hypotheses each."""
+        streams = self.streams(src, src_lengths)
+
+        def draw(log_probs: Tensor, place: Tensor, step: int) -> Tensor:
+            return self.choose(log_probs, uniform(streams[place].flatten(), step))
+
+        choose = best if self.temperature == 0 else draw
+        with torch.inference_mode():
+            sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
+            drawn = walk(model, sentences, self.samples, choose, self.length_penalty, self.no_repeat_ngram)
+        return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in drawn]
+
+    def streams(self, src: Tensor, src_lengths: Tensor) -> Tensor:
+        """(B, samples) int64: where the random numbers of each hypothesis begin."""
+        sources = [ids[:length] for ids, length in zip(src.tolist(), src_lengths.tolist(), strict=True)]
+        starts = [[start_of_stream(self.seed, number, ids) for number in range(self.samples)] for ids in sources]
+        return torch.tensor(starts, dtype=torch.int64, device=src.device).view(len(starts), self.samples)
+
+    def choose(self, log_probs: Tensor, draw: Tensor) -> Tensor:
+        """The token (R,) that each number of `draw` (R,) in [0, 1) means under `log_probs` (R, V)."""
+        if self.top_k:
+            values, columns = top(log_probs, self.top_k)
+        elif self.top_p < 1:
+            values, columns = log_probs.sort(dim=1, descending=True, stable=True)
+        else:
+            values, columns = log_probs, torch.arange(log_probs.shape[1], device=log_probs.device).expand_as(log_probs)
+        cumulative = self.filtered(values).cumsum(dim=1)
+        # The first place where the sum exceeds draw * total; a place without probability never is.
+        place = torch.searchsorted(cumulative, draw.unsqueeze(1) * cumulative[:, -1:], right=True)
+        return columns.gather(1, place.clamp(max=columns.shape[1] - 1)).squeeze(1)  # NaN finds none; it shows in log_prob
+
+    def filtered(self, values: Tensor) -> Tensor:
+        """Probabilities (R, C), 0 where filtered out, not renormalised, of candidates with log-probabilities `values`.
+
+        In float64, where sums over a vocabulary are exact enough to be compared with a draw. The candidates are sorted, best
+        first, where top-p is on.
+        """
+        values = values.double()
+        highest = values.amax(dim=1, keepdim=True)
+        # The difference first: the best candidate stays at 0, whatever a tiny temperature makes of the others.
+        probs = ((values - highest) / self.temperature).softmax(dim=1)
+        if self.top_p < 1:
+            before = probs.cumsum(dim=1) - probs
+            beyond = before >= self.top_p
+            beyond[:, 0] = False
+            probs = probs.masked_fill(beyond, 0.0)
+        return probs.masked_fill(probs < self.min_p * probs.amax(dim=1, keepdim=True), 0.0)
+
+
+def start_of_stream(seed: int, number: int, ids: list[int]) -> int:
+    """A signed 64-bit integer from all bits of the seed, the number of the sample and the source ids of the sentence."""
+    text = f"{seed} {number} {ids}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def uniform(start: Tensor, step: int) -> Tensor:
+    """The number (R,) float64 in [0, 1) of `step` in the streams `start` (R,) int64: SplitMix64 (Steele, Lea, Flood 2014).
+
+    A counter-based generator: each number is computed from its place, so rows may come and go. int64 wraps around as the
+    published uint64 arithmetic does.
+    """
+    z = start + as_signed((step + 1) * 0x9E3779B97F4A7C15)
+    z = (z ^ shift_right(z, 30)) * as_signed(0xBF58476D1CE4E5B9)
+    z = (z ^ shift_right(z, 27)) * as_signed(0x94D049BB133111EB)
+    z = z ^ shift_right(z, 31)
+    return shift_right(z, 11).double() * 2.0**-53
+
+
+def shift_right(bits: Tensor, count: int) -> Tensor:
+    """`bits` as unsigned 64-bit integers, divided by 2 ** count."""
+    return (bits >> count) & ((1 << (64 - count)) - 1)
+
+
+def as_signed(bits: int) -> int:
+    """The 64 low bits of `bits` as a signed integer."""
+    return (bits + (1 << 63)) % (1 << 64) - (1 << 63)
