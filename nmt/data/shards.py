@@ -1,0 +1,185 @@
+"""Binarised data: the ids of many lines as one memory-mapped array of tokens and one of offsets, and the directory that holds them.
+
+DATA/config.json  source.model  target.model  report.json  valid.source.txt  valid.target.txt
+DATA/{train,valid}.{source,target}.tokens    uint16, or int32 for 65,536 subwords and more; little-endian, line after line
+DATA/{train,valid}.{source,target}.offsets   int64: line i is tokens[offsets[i]:offsets[i+1]]
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.subword import Subword
+from nmt.data.text import read_json
+from nmt.errors import NmtError
+
+FORMAT = 1
+"""Of the directory; a reader refuses a higher one."""
+
+_OFFSET = np.dtype("<i8")
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    return path.with_name(f"{path.name}.tokens"), path.with_name(f"{path.name}.offsets")
+
+
+def token_type(vocabulary: int) -> np.dtype[Any]:
+    """The type of an id of so many subwords, on disk."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<i4")
+
+
+class Sequences:
+    """Ids of many lines, without EOS. Only what is asked for is read from the disk."""
+
+    def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
+        self._tokens = tokens
+        self._offsets = offsets
+
+    @classmethod
+    def open(cls, path: Path, vocabulary: int, lines: int, tokens: int) -> "Sequences":
+        """What `SequencesWriter` wrote to `path`. Raises NmtError that names the file that is missing or not as long as it was."""
+        of_tokens, of_offsets = _files(path)
+        offsets = _mapped(of_offsets, _OFFSET, lines + 1)
+        if offsets[0] != 0 or offsets[-1] != tokens:
+            raise NmtError(f"{of_offsets}: is damaged; run nmt preprocess again")
+        return cls(_mapped(of_tokens, token_type(vocabulary), tokens), offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: int) -> npt.NDArray[Any]:
+        """The ids of one line. IndexError past the last."""
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._tokens[self._offsets[index] : self._offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(lines,) ids of each line."""
+        return np.diff(self._offsets)
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
+    try:
+        found = path.stat().st_size
+        if found != size * dtype.itemsize:
+            raise NmtError(
+                f"{path}: holds {found:,} bytes, not {size * dtype.itemsize:,}; the copy is damaged, run nmt preprocess again"
+            )
+        # The map keeps the file by itself; nothing at all cannot be mapped.
+        return np.memmap(path, dtype, "r", shape=(size,)) if size else np.empty(0, dtype)
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+
+
+class SequencesWriter:
+    """Writes lines of ids in chunks, in flat memory; made by `SequencesWriter.create`."""
+
+    def __init__(self, tokens: Any, offsets: Any, dtype: np.dtype[Any]) -> None:
+        self._tokens_file, self._offsets_file, self._dtype = tokens, offsets, dtype
+        self.lines = 0
+        self.tokens = 0
+        self._offsets_file.write(np.zeros(1, _OFFSET).tobytes())
+
+    @classmethod
+    @contextmanager
+    def create(cls, path: Path, vocabulary: int) -> "Iterator[SequencesWriter]":
+        """A writer to `path`.tokens and `path`.offsets for ids below `vocabulary`."""
+        of_tokens, of_offsets = _files(path)
+        with open(of_tokens, "wb") as tokens, open(of_offsets, "wb") as offsets:
+            yield cls(tokens, offsets, token_type(vocabulary))
+
+    def append(self, chunk: Sequence[Sequence[int]]) -> None:
+        """More lines."""
+        lengths = np.fromiter(map(len, chunk), np.int64, len(chunk))
+        flat = np.fromiter((id for ids in chunk for id in ids), self._dtype, int(lengths.sum()))
+        self._tokens_file.write(flat.tobytes())
+        self._offsets_file.write((self.tokens + np.cumsum(lengths)).astype(_OFFSET).tobytes())
+        self.lines += len(chunk)
+        self.tokens += len(flat)
+
+
+@dataclass(frozen=True)
+class ParallelData:
+    """Pairs of lines: line i of `src` is translated by line i of `tgt`."""
+
+    src: Sequences
+    tgt: Sequences
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(pairs, 2) positions of each side: its ids and one more, for EOS (source, labels) or the start token (prefix)."""
+        return np.stack([self.src.lengths, self.tgt.lengths], axis=1) + 1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A directory that preprocess made."""
+
+    path: Path
+    config: dict[str, Any]
+    source: Subword
+    target: Subword
+    train: ParallelData
+    valid: ParallelData
+
+    @classmethod
+    def open(cls, path: Path) -> "Dataset":
+        """Raises NmtError where `path` is no such directory, is damaged, or was made by a newer version."""
+        if not path.exists():
+            raise NmtError(f"{path}: no such directory")
+        config = read_json(path / "config.json") if (path / "config.json").is_file() else None
+        if not isinstance(config, dict) or config.get("kind") != "data":
+            raise NmtError(f"{path}: not a directory that nmt preprocess made")
+        if config["format"] > FORMAT:
+            raise NmtError(
+                f"{path}: made by nmt {config['version']}, which is newer than this one; upgrade nmt, or preprocess again"
+            )
+        source, target = (_subword(path / f"{side}.model", config["vocabulary"][f"{side}_sha256"]) for side in ("source", "target"))
+
+        def pairs(split: str) -> ParallelData:
+            sizes = config["splits"][split]
+            src, tgt = (
+                Sequences.open(path / f"{split}.{side}", len(subword), sizes["pairs"], sizes[f"{side}_tokens"])
+                for side, subword in (("source", source), ("target", target))
+            )
+            return ParallelData(src, tgt)
+
+        return cls(path, config, source, target, pairs("train"), pairs("valid"))
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return bool(self.config["vocabulary"]["shared"])
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The codes given for source and target."""
+        source, target = self.config["languages"]
+        return source, target
+
+    @property
+    def valid_source(self) -> Path:
+        """The validation set's raw source lines: all of them, also those that training's limits leave out of `valid`."""
+        return self.path / "valid.source.txt"
+
+    @property
+    def valid_target(self) -> Path:
+        """The validation set's raw target lines."""
+        return self.path / "valid.target.txt"
+
+
+def _subword(path: Path, sha256: str) -> Subword:
+    subword = Subword.load(path)
+    if subword.fingerprint != sha256:
+        raise NmtError(f"{path}: is not the subword model that this data was made with; run nmt preprocess again")
+    return subword

@@ -1,0 +1,263 @@
+"""Subword models: text to ids and back, by sentencepiece; a model file is the whole truth, its normalisation included.
+
+Kudo and Richardson 2018, SentencePiece (arXiv 1808.06226) · Sennrich, Haddow, Birch 2016, BPE (1508.07909) · Kudo 2018, unigram
+(1804.10959) · Provilkov, Emelianenko, Voita 2020, BPE-dropout (1910.13267).
+"""
+
+import hashlib
+import io
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from nmt.errors import NmtError, UsageError
+from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
+
+Kind = Literal["bpe", "unigram", "char", "word"]
+Normalization = Literal["nmt_nfkc", "nfkc", "identity"]
+
+LONGEST_LINE = 16_384
+"""Bytes of the longest line that the trainer looks at; a word of 65,536 would end it."""
+
+TRAINER_THREADS = 16
+"""Constant, since the number stands in the model file and the sums of the unigram trainer round by it."""
+
+
+class Subword:
+    """A trained subword model. Its control symbols have the ids of `nmt.vocab`; no text ever encodes to PAD, BOS or EOS."""
+
+    _seeding = threading.Lock()  # sentencepiece has one seed a process
+
+    def __init__(self, model: bytes, name: str) -> None:
+        """`model` is the content of a model file, `name` what messages call it. Raises NmtError where it is no model of ours."""
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except (RuntimeError, OSError, ValueError, TypeError):
+            raise NmtError(f"{name}: not a sentencepiece model, or a damaged one") from None
+        processor = self._processor
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if ids != (PAD, UNK, BOS, EOS):
+            raise NmtError(
+                f"{name}: its <pad> <unk> <s> </s> have the ids {ids}, not {(PAD, UNK, BOS, EOS)}; train it with nmt preprocess"
+            )
+        self.kind: Kind = _kind(model)
+        self.fingerprint = hashlib.sha256(model).hexdigest()
+
+    @classmethod
+    def load(cls, path: Path) -> "Subword":
+        """The model in a file. Raises NmtError where it is missing, unreadable or not a model of ours."""
+        try:
+            return cls(path.read_bytes(), str(path))
+        except OSError as error:
+            raise NmtError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+
+    def save(self, path: Path) -> None:
+        """Write the exact bytes that were loaded."""
+        path.write_bytes(self._model)
+
+    def __len__(self) -> int:
+        return int(self._processor.GetPieceSize())
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a line, without BOS and EOS; none where normalisation leaves nothing of it."""
+        return self.encode_batch([text], 1)[0]
+
+    def encode_batch(self, lines: Sequence[str], threads: int) -> list[list[int]]:
+        """`encode` of each line, in native threads; the result does not depend on their number."""
+        ids: list[list[int]] = self._processor.Encode(list(lines), out_type=int, num_threads=threads)
+        return ids
+
+    def sample_batch(self, lines: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """BPE-dropout: each merge is skipped with probability `dropout` (0: `encode_batch`; 1: characters).
+
+        The same lines, dropout and seed give the same ids. Raises UsageError for other than BPE models.
+        """
+        if not 0 <= dropout <= 1:
+            raise UsageError(f"bpe_dropout is a probability from 0 to 1, not {dropout}")
+        if dropout == 0:
+            return self.encode_batch(lines, 1)
+        if self.kind != "bpe":
+            raise UsageError(f"bpe_dropout needs a subword model made with --tokenizer bpe, not {self.kind}")
+        with self._seeding:
+            # The largest number would mean "seed from the clock". One thread: which thread takes a line is chance.
+            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
+            ids: list[list[int]] = self._processor.Encode(
+                list(lines), out_type=int, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
+            )
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids: one line, whatever the ids (a byte piece may spell a line feed)."""
+        text: str = self._processor.Decode(list(ids))
+        return text.replace("\n", " ")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The subwords that ids stand for, as the model spells them: a space is U+2581."""
+        return [self._processor.IdToPiece(id) for id in ids]
+
+    def unknown(self, text: str) -> list[str]:
+        """What of a line has no piece: characters, or words for a word model, as often as they occur."""
+        spelled: list[str] = self._processor.Encode(text, out_type=str)
+        found = [piece for piece in spelled if self._processor.PieceToId(piece) == UNK]
+        if self.kind == "word":
+            return [piece.removeprefix("▁") for piece in found]
+        return [character for piece in found for character in piece if self._processor.PieceToId(character) == UNK]
+
+
+def _kind(model: bytes) -> Kind:
+    """The type, as the message ModelProto has it (field 2: TrainerSpec; in it field 3: 1 unigram, 2 bpe, 3 word, 4 char)."""
+    trainer = next((value for field, value in _fields(model) if field == 2 and isinstance(value, bytes)), b"")
+    number = next((value for field, value in _fields(trainer) if field == 3), 1)
+    kinds: dict[object, Kind] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+    return kinds[number]
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message, in order: numbers as int, all else as bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            yield key >> 3, message[at : at + size]
+            at += size
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a subword model is made."""
+
+    kind: Kind
+    vocab_size: int
+    """The most pieces, control symbols counted."""
+    normalization: Normalization
+    lowercase: bool
+    character_coverage: float
+    """Share of the characters of the text that are to have a piece; the rarest go without."""
+    byte_fallback: bool
+    """Characters without a piece are spelled as bytes, so that nothing is unknown."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A subword model, and how many of the lines given were too long to be looked at."""
+
+    subword: Subword
+    skipped: int
+
+
+def train_subword(lines: Iterable[str], recipe: Recipe, name: str) -> Trained:
+    """A model of `lines`, read once; the same lines and recipe give the same bytes. `name` is what messages call it.
+
+    Its size is at most `recipe.vocab_size`, and smaller where the text does not support that. Raises NmtError where that is too
+    small for the characters of the text, or where there is no text.
+    """
+    skipped = 0
+    failures: list[BaseException] = []
+
+    def text() -> Iterator[str]:
+        nonlocal skipped
+        try:
+            for line in lines:
+                if len(line.encode()) > LONGEST_LINE:
+                    skipped += 1
+                else:
+                    yield _plain(line)
+        except BaseException as error:
+            failures.append(error)  # sentencepiece would pass on no more than its name
+            raise
+
+    sentencepiece.set_min_log_level(2)  # stderr is ours
+    # A character model would drop the rarest ones in silence; with room for all, its size tells how many there are.
+    smallest = len(SYMBOLS) + 1 + 256 * recipe.byte_fallback
+    size = sys.maxunicode if recipe.kind == "char" else max(recipe.vocab_size, smallest)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=text(),
+            model_writer=model,
+            model_type=recipe.kind,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            character_coverage=recipe.character_coverage,
+            byte_fallback=recipe.byte_fallback,
+            normalization_rule_name=recipe.normalization,
+            normalizer=_lowercasing(recipe.normalization) if recipe.lowercase else None,
+            max_sentence_length=2 * LONGEST_LINE,
+            num_threads=TRAINER_THREADS,
+            minloglevel=2,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            pad_piece=SYMBOLS[PAD],
+            unk_piece=SYMBOLS[UNK],
+            bos_piece=SYMBOLS[BOS],
+            eos_piece=SYMBOLS[EOS],
+        )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        if needed := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+            raise _too_small(recipe, name, int(needed[1])) from None
+        if "sentences_.empty()" in str(error) or "all_chars_count" in str(error):
+            raise NmtError(f"{name}: no text to train a subword model on") from None
+        raise NmtError(f"{name}: the subword model cannot be trained ({error})") from None
+    subword = Subword(model.getvalue(), name)
+    if len(subword) > recipe.vocab_size:
+        raise _too_small(recipe, name, len(subword))
+    return Trained(subword, skipped)
+
+
+def _too_small(recipe: Recipe, name: str, needed: int) -> NmtError:
+    return NmtError(
+        f"{name}: a vocabulary of {recipe.vocab_size:,} is too small, the characters of the text need {needed:,}; "
+        f"give --vocab-size {needed} or more, or a --character-coverage below {recipe.character_coverage:g}"
+    )
+
+
+def _plain(line: str) -> str:
+    """A line with all of it open to training: sentencepiece skips lines with U+2585 and leaves out what spells a control symbol."""
+    line = line.replace("\u2585", " ")
+    if "<" in line:
+        for symbol in SYMBOLS:
+            line = line.replace(symbol, f"{symbol[0]} {symbol[1:]}")
+    return line
+
+
+def _lowercasing(normalization: Normalization) -> sentencepiece.SentencePieceNormalizer:
+    """The rules of `normalization` followed by lower case as `str.lower` has it for single characters.
+
+    sentencepiece's own case folding is something else: it also rewrites the lower-case final sigma, and leaves some capitals alone.
+    """
+    rules: dict[str, str] = {}
+    if normalization != "identity":
+        rules = dict(sentencepiece.SentencePieceNormalizer(rule_name=normalization).Decompile())
+    rules = {text: normalized.lower() for text, normalized in rules.items()}
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        if character.lower() != character:
+            rules.setdefault(character, character.lower())
+    return sentencepiece.SentencePieceNormalizer(norm_map=list(rules.items()))

@@ -1,0 +1,344 @@
+"""The only reader and writer of text and of output places: lines, JSON files, whole directories.
+
+Only a line feed ends a line; one carriage return before it is dropped, as is a byte order mark at the start. Everything is UTF-8,
+whatever the locale. Outputs are written beside their place and renamed into it, so that what has the final name is whole.
+"""
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from nmt.errors import NmtError, UsageError
+
+Errors = Literal["strict", "replace"]
+BOM = "\ufeff"
+_BLOCK = 1 << 18
+
+
+def read_lines(
+    path: str | os.PathLike[str], errors: Errors = "strict", on_replaced: Callable[[int], None] | None = None
+) -> Iterator[str]:
+    """The lines of a text file, of standard input ("-") or of a pipe, each as soon as it has arrived, in flat memory.
+
+    Names that end in .gz or .xz are decompressed. With errors="replace" bytes that are not UTF-8 become U+FFFD and `on_replaced`
+    is told the number (from 1) of each such line. Raises NmtError that names file and line for bytes that are not UTF-8, for a
+    path that is missing, a directory or unreadable, and for a truncated or corrupt archive.
+    """
+    number = 0
+    for block in _line_blocks(path):
+        try:
+            lines = block.decode("utf-8").replace("\r\n", "\n").split("\n")
+        except UnicodeDecodeError:
+            lines = None  # one line at a time below, to name the line, and to give all lines before it
+        if lines is None:
+            raw = block.replace(b"\r\n", b"\n").split(b"\n")
+            for i, line in enumerate(raw[:-1] if raw[-1] == b"" else raw):
+                yield _decode(line, path, number + i + 1, errors, on_replaced)
+            number += block.count(b"\n")
+            continue
+        if number == 0 and lines[0].startswith(BOM):
+            lines[0] = lines[0][1:]
+        number += len(lines) - 1
+        if not lines[-1]:
+            lines.pop()
+        yield from lines
+
+
+def _decode(
+    line: bytes, path: str | os.PathLike[str], number: int, errors: Errors, on_replaced: Callable[[int], None] | None
+) -> str:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if errors == "strict":
+            raise NmtError(
+                f"{display(path)}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} is not valid UTF-8; "
+                "convert the file, or give --errors replace"
+            ) from None
+        text = line.decode("utf-8", "replace")
+        if on_replaced is not None:
+            on_replaced(number)
+    return text.removeprefix(BOM) if number == 1 else text
+
+
+def _line_blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Blocks of whole lines; only the last may lack its line feed. A block is what has arrived, so a pipe is never waited for."""
+    with _open_input(path) as read:
+        pending: list[bytes] = []  # pieces of an unfinished line, joined once: a long line costs no quadratic copying
+        while data := read(_BLOCK):
+            end = data.rfind(b"\n") + 1
+            if end:
+                yield b"".join([*pending, data[:end]])
+                pending.clear()
+            if end < len(data):
+                pending.append(data[end:])
+        if pending:
+            yield b"".join(pending)
+
+
+@contextmanager
+def _open_input(path: str | os.PathLike[str]) -> Iterator[Callable[[int], bytes]]:
+    """A function that reads at most so many bytes, fewer where fewer have arrived, none at the end."""
+    name = os.fspath(path)
+    if name == "-":
+        if sys.stdin is None:
+            raise NmtError("standard input is closed; name a file")
+        read1: Callable[[int], bytes] = getattr(sys.stdin.buffer, "read1")  # noqa: B009  every buffer has it, its type does not
+        yield read1
+        return
+    try:
+        with open(name, "rb", buffering=0) as raw:
+            if name.endswith(".gz"):
+                with gzip.GzipFile(fileobj=raw) as unzipped:
+                    yield unzipped.read1
+            elif name.endswith(".xz"):
+                with lzma.LZMAFile(raw) as unxzed:
+                    yield unxzed.read1
+            else:
+                yield raw.read
+    except FileNotFoundError:
+        raise NmtError(f"{display(path)}: no such file") from None
+    except IsADirectoryError:
+        raise NmtError(f"{display(path)}: is a directory, not a text file") from None
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise NmtError(f"{display(path)}: truncated or corrupt archive ({str(error).rstrip('.').lower()}); copy it again") from None
+    except OSError as error:
+        raise NmtError(f"{display(path)}: cannot be read ({reason(error)})") from None
+
+
+def check_inputs(*paths: str | os.PathLike[str]) -> None:
+    """Refuse now what `read_lines` would refuse later: NmtError for what is missing, a directory or unreadable.
+
+    UsageError where one stream (standard input, a pipe) is named twice: the second reader would find it empty.
+    """
+    streams: dict[object, str | os.PathLike[str]] = {}
+    for path in paths:
+        name = os.fspath(path)
+        if name == "-":
+            key: object = "-"
+            with suppress(OSError, ValueError, AttributeError):  # no descriptor behind it: closed, or a test's stand-in
+                key = _stream(os.fstat(sys.stdin.fileno())) or "-"
+        else:
+            try:
+                status = os.stat(name)
+            except OSError as error:
+                missing = isinstance(error, FileNotFoundError)
+                raise NmtError(
+                    f"{display(path)}: " + ("no such file" if missing else f"cannot be read ({reason(error)})")
+                ) from None
+            if stat.S_ISDIR(status.st_mode):
+                raise NmtError(f"{display(path)}: is a directory, not a text file")
+            if not os.access(name, os.R_OK):
+                raise NmtError(f"{display(path)}: cannot be read (permission denied)")
+            key = _stream(status)
+        if key is not None and key in streams:
+            raise UsageError(f"{display(streams[key])} and {display(path)} are the same stream, which can be read only once")
+        if key is not None:
+            streams[key] = path
+
+
+def _stream(status: os.stat_result) -> tuple[int, int] | None:
+    """What identifies a pipe, socket or terminal; None for what can be read again."""
+    again = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    return None if again else (status.st_dev, status.st_ino)
+
+
+def rereadable(path: str | os.PathLike[str]) -> bool:
+    """Whether `read_lines` gives the same lines a second time: a regular file, not a pipe or standard input."""
+    return os.fspath(path) != "-" and os.path.isfile(path)
+
+
+def display(path: str | os.PathLike[str]) -> str:
+    """A path as messages name it."""
+    name = os.fspath(path)
+    return "standard input" if name == "-" else name
+
+
+def reason(error: OSError) -> str:
+    """The system's words for an error, without number and path."""
+    return (error.strerror or str(error)).lower()
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+    def flush(self) -> None: ...
+
+
+class TextWriter:
+    """Writes lines such that `read_lines` gives exactly them back; made by `open_text`."""
+
+    def __init__(self, stream: _Sink) -> None:
+        self._stream = stream
+        self._first = True
+
+    def write(self, line: str) -> None:
+        """One line, without its line feed. ValueError where it holds one."""
+        if "\n" in line:
+            raise ValueError("a line cannot hold a line feed")
+        if self._first and line.startswith(BOM):
+            line = BOM + line  # a reader drops one
+        if line.endswith("\r"):
+            line += "\r"  # a reader drops one
+        self._first = False
+        self._stream.write(line.encode("utf-8") + b"\n")
+
+    def flush(self) -> None:
+        """Hand over what was written so far to whoever reads the stream."""
+        self._stream.flush()
+
+
+@contextmanager
+def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[TextWriter]:
+    """A writer of lines to `path`; "-" is standard output, names that end in .gz or .xz are compressed.
+
+    A file is written beside its place, renamed into it at success and removed at failure; pipes and devices are written straight.
+    Raises NmtError that names the path where it cannot be written, or exists and `overwrite` is not given.
+    """
+    name = os.fspath(path)
+    if name == "-":
+        try:
+            yield TextWriter(sys.stdout.buffer)
+        finally:
+            with suppress(BrokenPipeError):
+                sys.stdout.buffer.flush()
+        return
+    target = Path(os.path.realpath(name))
+    if target.is_dir():
+        raise NmtError(f"{name}: is a directory, not a file")
+    if not overwrite and target.exists():
+        raise NmtError(f"{name}: exists already; give --overwrite to replace it")
+    straight = target.exists() and not target.is_file()
+    written = Path(name) if straight else _beside(target)
+    try:
+        stream = open(written, "wb")  # noqa: SIM115  closed below; here only its own errors are told
+    except OSError as error:
+        raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
+    try:
+        with stream:
+            # No time stamp and no name inside: the same lines give the same bytes.
+            if name.endswith(".gz"):
+                with gzip.GzipFile(filename="", fileobj=stream, mode="wb", compresslevel=6, mtime=0) as zipped:
+                    yield TextWriter(zipped)
+            elif name.endswith(".xz"):
+                with lzma.LZMAFile(stream, "wb") as xzed:
+                    yield TextWriter(xzed)
+            else:
+                yield TextWriter(stream)
+            if not straight:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if not straight:
+            os.replace(written, target)
+            sync(target.parent)
+    except BaseException:
+        if not straight:
+            written.unlink(missing_ok=True)
+        raise
+
+
+def _beside(target: Path) -> Path:
+    """A hidden sibling that no other process uses."""
+    return target.parent / f".{target.name}.{os.getpid()}.partial"
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold a directory's entries, or a file's bytes, before anything relies on them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_directory(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Refuse now what `new_directory` would refuse: NmtError where `path` is a file, or holds something and may not be replaced."""
+    target = Path(path)
+    if target.is_symlink() and not target.exists():
+        raise NmtError(f"{target}: is a link to nothing")
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise NmtError(f"{target}: exists and is not a directory")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise NmtError(f"{target}: exists already and is not empty; give --overwrite to replace it")
+    if not (target / "config.json").is_file():  # never delete a directory that we did not write: a home, a corpus
+        raise NmtError(f"{target}: is not a directory that nmt wrote, so --overwrite does not replace it; choose another place")
+
+
+@contextmanager
+def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
+    """A temporary directory beside `path` that is renamed to it at success, all synced, and removed at failure.
+
+    Raises NmtError as `check_directory` does, and where the place cannot be written.
+    """
+    check_directory(path, overwrite)
+    target = Path(os.path.realpath(path))
+    partial = _beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
+        partial.mkdir()
+    except OSError as error:
+        raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
+    try:
+        yield partial
+        for parent, _, files in os.walk(partial):
+            for file in files:
+                sync(Path(parent, file))
+            sync(Path(parent))
+        check_directory(path, overwrite)
+        if target.exists():
+            replaced = partial.with_suffix(".replaced")
+            os.rename(target, replaced)
+            os.rename(partial, target)
+            shutil.rmtree(replaced)
+        else:
+            os.rename(partial, target)
+        sync(target.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def write_json(path: str | os.PathLike[str], value: object) -> None:
+    """`value` as indented UTF-8 JSON, in place of what was there in one step. Raises NmtError where it cannot be written."""
+    target = Path(path)
+    partial = _beside(target)
+    # A lone surrogate (a file name's odd byte) has no UTF-8; its backslash form is just what JSON writes for it.
+    text = json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    try:
+        with open(partial, "wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, target)
+        sync(target.parent)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise NmtError(f"{target}: cannot be written ({reason(error)})") from None
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The value in a JSON file. Raises NmtError that names the file, and the line where it is malformed."""
+    try:
+        return json.loads(Path(path).read_bytes())
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise NmtError(f"{os.fspath(path)}: " + ("no such file" if missing else f"cannot be read ({reason(error)})")) from None
+    except json.JSONDecodeError as error:
+        raise NmtError(f"{os.fspath(path)}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
+    except UnicodeDecodeError:
+        raise NmtError(f"{os.fspath(path)}: not valid JSON (not UTF-8)") from None
