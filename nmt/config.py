@@ -170,15 +170,19 @@ def keys(settings: type) -> dict[str, Key]:
     return found
 
 
-def resolve(backend: str | None = None, size: str | None = None, layers: Sequence[Layer] = ()) -> Config:
+def resolve(
+    backend: str | None = None, size: str | None = None, layers: Sequence[Layer] = (), base: Config | None = None
+) -> Config:
     """One checked `Config`. `backend` and `size` are the options of that name; later layers win, and all win over `size`.
+
+    `base`, the settings of a run to go on with, takes the place of the defaults.
 
     Tables other than `[model]`, `[data]` and `[train]` are not looked at. UsageError that names the origin for an unknown
     key, a wrong type, an impossible value.
     """
     from nmt.models import BACKENDS
 
-    chosen = backend or DEFAULT_BACKEND
+    chosen = backend or (base.backend if base else DEFAULT_BACKEND)
     if backend is None:
         for layer in layers:
             value = layer.tables.get("model", {}).get("backend")
@@ -191,7 +195,12 @@ def resolve(backend: str | None = None, size: str | None = None, layers: Sequenc
         raise UsageError(f"unknown size {size!r}{did_you_mean(size, entry.sizes)}")
 
     known: dict[str, dict[str, Key]] = {"model": keys(entry.settings), "data": keys(DataConfig), "train": keys(TrainConfig)}
-    values: dict[str, dict[str, Any]] = {"model": dict(entry.sizes[size]) if size else {}, "data": {}, "train": {}}
+    values: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "train": {}}
+    if base is not None:
+        values = base.to_dict()
+        if values["model"].pop("backend") != chosen:
+            values["model"] = {}  # of another network; that the backend differs is for the caller to refuse
+    values["model"] |= entry.sizes[size] if size else {}
     others = {key: name for name, other in BACKENDS.items() for key in keys(other.settings) if key not in known["model"]}
     for layer in layers:
         for table, found in known.items():

@@ -1,6 +1,6 @@
 """Everything a person sees on stderr: messages, warnings, tables, progress. stdout is for data and never touched here.
 
-Bars are drawn only where stderr is a terminal; elsewhere progress is a plain line now and then. `--quiet` leaves warnings.
+Bars are drawn only where stderr is a terminal; elsewhere progress is a plain line now and then. `--quiet` leaves errors.
 """
 
 import sys
@@ -34,7 +34,7 @@ def rate(amount: float) -> str:
 
 
 class Console:
-    """The voice of one command. `quiet` silences all but warnings."""
+    """The voice of one command. `quiet` silences it."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -46,8 +46,8 @@ class Console:
             self._print(message)
 
     def warn(self, message: str) -> None:
-        """One line that `--quiet` does not silence."""
-        self._print(f"nmt: warning: {message}")
+        """One line on what a person may want to change."""
+        self.say(f"nmt: warning: {message}")
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table; the first column is text, the others are numbers, aligned on the right."""

@@ -17,7 +17,7 @@ NOT_IN_FILES = ("config", "debug", "list_options", "set")
 
 def option(text: str, *names: str, panel: str | None = None, metavar: str | None = None, least: float | None = None) -> Any:
     """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, min=least)
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least)
 
 
 def argument(text: str, metavar: str) -> Any:
@@ -68,7 +68,36 @@ def given(context: typer.Context, *names: str) -> list[str]:
     return found
 
 
-Quiet = Annotated[bool, option("Say nothing but warnings and errors.", "--quiet", "-q", panel=COMMON)]
+def list_settings(wanted: bool) -> None:
+    """Print every setting of a run, one a line: its default, what the sizes make of it, its type and its meaning; then exit."""
+    if not wanted:
+        return
+    from nmt.config import DataConfig, TrainConfig, describe, keys
+    from nmt.models import BACKENDS
+
+    blocks: list[tuple[str, str, type, dict[str, dict[str, object]]]] = [
+        (f"[model] of --backend {name}", "model", backend.settings, backend.sizes) for name, backend in BACKENDS.items()
+    ]
+    blocks += [("[data]", "data", DataConfig, {}), ("[train]", "train", TrainConfig, {})]
+    for title, table, settings, sizes in blocks:
+        print(f"\n{title}" if title != blocks[0][0] else title)
+        for key in keys(settings).values():
+            kinds = ", ".join(
+                [
+                    describe(key.type),
+                    *(f"{size}: {_toml(values[key.name])}" for size, values in sizes.items() if key.name in values),
+                ]
+            )
+            print(f"  {f'{table}.{key.name}={_toml(key.default)}':38} {key.help} ({kinds})")
+    raise typer.Exit
+
+
+def _toml(value: object) -> str:
+    """A value as `--set` takes it."""
+    return {None: "none", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+Quiet = Annotated[bool, option("Say nothing but errors.", "--quiet", "-q", panel=COMMON)]
 Debug = Annotated[bool, option("Show the traceback of an error.", "--debug", panel=COMMON)]
 ConfigFile = Annotated[
     str | None,

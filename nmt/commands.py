@@ -1,0 +1,456 @@
+"""The commands: their arguments and options, checked, and handed to the modules that do the work.
+
+torch and the rest are imported inside the commands, so that `--help` answers at once.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import nmt
+from nmt.errors import NmtError, UsageError
+from nmt.options import (
+    COMMON,
+    OUTPUT,
+    TEXT,
+    ConfigFile,
+    Debug,
+    Device,
+    Errors,
+    Overwrite,
+    Quiet,
+    Threads,
+    argument,
+    given,
+    list_settings,
+    option,
+)
+
+if TYPE_CHECKING:
+    from nmt.results import Translation
+    from nmt.search.base import Search
+
+SEARCH = "Search"
+
+app = typer.Typer(
+    name="nmt",
+    help="Train a translator, translate files with it, score the result.",
+    epilog="First steps: nmt preprocess train.en train.de -o data; nmt train data -o run; nmt translate run < test.en > test.out",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"nmt {nmt.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, option("Show the traceback of an error.", "--debug")] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    epilog="Example: nmt preprocess train.en train.de -o data --valid-source dev.en --valid-target dev.de --vocab-size 8000"
+)
+def preprocess(
+    source: Annotated[str, argument("Source side: one sentence a line; .gz and .xz too.", "SOURCE")],
+    target: Annotated[str, argument("Target side: the same lines.", "TARGET")],
+    output: Annotated[str, option("Directory to make.", "--output", "-o", panel=OUTPUT, metavar="DATA")],
+    valid_source: Annotated[str | None, option("Validation set, source side.", panel="Validation", metavar="FILE")] = None,
+    valid_target: Annotated[str | None, option("Validation set, target side.", panel="Validation", metavar="FILE")] = None,
+    valid_size: Annotated[
+        int | None,
+        option(
+            "Pairs to set aside for it instead (default: one in a hundred, at most 1000).", panel="Validation", metavar="N", least=0
+        ),
+    ] = None,
+    source_lang: Annotated[str | None, option("Language code, as en.", panel=TEXT, metavar="CODE")] = None,
+    target_lang: Annotated[
+        str | None, option("Language code, as de; scoring picks its tokenizer by it.", panel=TEXT, metavar="CODE")
+    ] = None,
+    lowercase: Annotated[bool, option("Lowercase all text.", "--lowercase", panel=TEXT)] = False,
+    normalization: Annotated[
+        Literal["nmt_nfkc", "nfkc", "identity"], option("Unicode normalisation.", panel=TEXT, metavar="nmt_nfkc|nfkc|identity")
+    ] = "nmt_nfkc",
+    tokenizer: Annotated[
+        Literal["bpe", "unigram", "char", "word"],
+        option("Kind of subword model.", panel="Vocabulary", metavar="bpe|unigram|char|word"),
+    ] = "bpe",
+    vocab_size: Annotated[int, option("Subwords, of each vocabulary.", panel="Vocabulary", metavar="N", least=1)] = 8000,
+    shared_vocab: Annotated[
+        bool, option("One vocabulary for both sides, or one each.", "--shared-vocab/--separate-vocabs", panel="Vocabulary")
+    ] = True,
+    character_coverage: Annotated[
+        float | None, option("Share of characters to cover; rarer ones become <unk>.", panel="Vocabulary", metavar="X")
+    ] = None,
+    byte_fallback: Annotated[
+        bool, option("Spell rare characters as bytes: no <unk>.", "--byte-fallback", panel="Vocabulary")
+    ] = False,
+    vocab_from: Annotated[
+        str | None, option("Take the subword models from there.", panel="Vocabulary", metavar="DATA|MODEL")
+    ] = None,
+    max_length: Annotated[int, option("Drop pairs with more subwords on a side.", panel="Filters", metavar="N", least=1)] = 250,
+    max_ratio: Annotated[
+        float | None, option("Drop pairs one side of which is R times longer.", panel="Filters", metavar="R", least=1)
+    ] = None,
+    dedup: Annotated[bool, option("Drop repeated pairs.", "--dedup", panel="Filters")] = False,
+    overwrite: Overwrite = False,
+    workers: Annotated[int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1)] = None,
+    seed: Annotated[int, option("Seed of the choice of validation pairs.", panel=COMMON, metavar="N", least=0)] = 1,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Turn raw parallel text into subword models and binarised data."""
+
+
+@app.command(epilog="Example: nmt train data -o run --size small --max-epochs 20 --set train.learning_rate=1e-3")
+def train(
+    context: typer.Context,
+    data: Annotated[str, argument("Directory that preprocess made.", "DATA")],
+    output: Annotated[
+        str, option("Directory of the run: checkpoints, log, best model.", "--output", "-o", panel=OUTPUT, metavar="RUN")
+    ],
+    backend: Annotated[
+        Literal["transformer", "rnn"] | None,
+        option("Kind of network (default: transformer).", panel="Model", metavar="transformer|rnn"),
+    ] = None,
+    size: Annotated[
+        Literal["tiny", "small", "base", "big"] | None,
+        option("Width, depth, heads and dropout together (default: base).", panel="Model", metavar="tiny|small|base|big"),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        option(
+            "Any setting, as train.warmup=1000; --list-options shows all.", "--set", "-s", panel="Model", metavar="TABLE.KEY=VALUE"
+        ),
+    ] = None,
+    list_options: Annotated[
+        bool,
+        typer.Option(
+            "--list-options", help="Show all settings and exit.", rich_help_panel="Model", is_eager=True, callback=list_settings
+        ),
+    ] = False,
+    max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel="Training", metavar="N")] = None,
+    max_epochs: Annotated[int | None, option("Stop after N passes over the data.", panel="Training", metavar="N")] = None,
+    max_minutes: Annotated[float | None, option("Stop after so much time.", panel="Training", metavar="N")] = None,
+    batch_tokens: Annotated[
+        int | None, option("Positions of an update, each side, padding counted (default: 4096).", panel="Training", metavar="N")
+    ] = None,
+    accumulate: Annotated[int | None, option("Micro-batches of an update, to save memory.", panel="Training", metavar="N")] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"] | None,
+        option("Arithmetic (default: float32).", panel="Training", metavar="auto|float32|bfloat16|float16"),
+    ] = None,
+    compile: Annotated[
+        bool | None, option("Compile the network (default: on a GPU).", "--compile/--no-compile", panel="Training")
+    ] = None,
+    resume: Annotated[bool, option("Go on with the run, exactly where it stopped.", "--resume", panel=OUTPUT)] = False,
+    init_from: Annotated[str | None, option("Begin with the weights of this model.", panel=OUTPUT, metavar="MODEL")] = None,
+    overwrite: Overwrite = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    seed: Annotated[int | None, option("Seed of all randomness (default: 1).", panel=COMMON, metavar="N")] = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train a model; the best by validation is what translate uses."""
+
+
+@app.command(epilog="Example: nmt translate run test.en -o test.out --beam-size 4 --length-penalty 0.6")
+def translate(
+    context: typer.Context,
+    model: Annotated[str, argument("Run, checkpoint, or what average made.", "MODEL")],
+    inputs: Annotated[list[str] | None, argument("Files to translate, in order; none or -: stdin.", "INPUT")] = None,
+    output: Annotated[
+        str,
+        option("File for all, or directory for one file an input; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE|DIR"),
+    ] = "-",
+    format: Annotated[
+        Literal["text", "jsonl"], option("Lines, or one JSON object a hypothesis.", panel=OUTPUT, metavar="text|jsonl")
+    ] = "text",
+    n_best: Annotated[int, option("Hypotheses a line; more than one needs jsonl.", panel=OUTPUT, metavar="N", least=1)] = 1,
+    unique: Annotated[bool, option("Drop hypotheses whose text has come already.", "--unique", panel=OUTPUT)] = False,
+    scores: Annotated[bool, option("Add the score: a column after the text.", "--scores", panel=OUTPUT)] = False,
+    alignments: Annotated[
+        bool, option("Add word links by attention, as 0-0 1-2: a column after the text.", "--alignments", panel=OUTPUT)
+    ] = False,
+    attention: Annotated[
+        str | None, option("Draw the attention of each line there, line-000001.svg and so on.", panel=OUTPUT, metavar="DIR")
+    ] = None,
+    continue_: Annotated[bool, option("Go on with a stopped job; finished lines are kept.", "--continue", panel=OUTPUT)] = False,
+    search: Annotated[
+        Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
+    ] = "beam",
+    beam_size: Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)] = 5,
+    length_penalty: Annotated[float, option("A of the score: logprob / ((5+length)/6)^A.", panel=SEARCH, metavar="A")] = 0.0,
+    no_repeat_ngram: Annotated[
+        int, option("Write no sequence of N subwords twice; 0: may.", panel=SEARCH, metavar="N", least=0)
+    ] = 0,
+    max_length: Annotated[
+        int | None, option("Most subwords of a translation (default: source + 50).", panel=SEARCH, metavar="N", least=1)
+    ] = None,
+    max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
+    prefix: Annotated[
+        str | None, option("What each translation must begin with, one a line.", panel=SEARCH, metavar="FILE")
+    ] = None,
+    temperature: Annotated[float, option("Sampling: below 1 bolder, 0 is greedy.", panel=SEARCH, metavar="T", least=0)] = 1.0,
+    top_k: Annotated[int, option("Sampling: among the K likeliest; 0: all.", panel=SEARCH, metavar="K", least=0)] = 0,
+    top_p: Annotated[float, option("Sampling: among the likeliest that make up P.", panel=SEARCH, metavar="P")] = 1.0,
+    min_p: Annotated[float, option("Sampling: among those at least P times the likeliest.", panel=SEARCH, metavar="P")] = 0.0,
+    seed: Annotated[int, option("Sampling: seed.", panel=SEARCH, metavar="N", least=0)] = 1,
+    ensemble: Annotated[
+        list[str] | None, option("Another model to average with; repeatable.", panel=SEARCH, metavar="MODEL")
+    ] = None,
+    overlong: Annotated[
+        Literal["truncate", "split", "error"], option("What becomes of longer lines.", panel=TEXT, metavar="truncate|split|error")
+    ] = "truncate",
+    max_source: Annotated[int, option("Longest line, in subwords.", panel=TEXT, metavar="N", least=1)] = 1000,
+    errors: Errors = "strict",
+    batch_tokens: Annotated[int, option("Source positions of a batch.", panel=COMMON, metavar="N", least=1)] = 4000,
+    batch_lines: Annotated[
+        int | None, option("Most lines read ahead; 1 answers each before the next is read.", panel=COMMON, metavar="N", least=1)
+    ] = None,
+    no_cache: Annotated[bool, option("Decode the whole prefix again at each step.", "--no-cache", panel=COMMON)] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Translate text line by line: n lines in, n lines out."""
+
+    from nmt.console import Console
+    from nmt.data.text import check_inputs, read_lines
+    from nmt.outputs import Layout, Traffic, plan, unfinished
+
+    console = Console(quiet)
+    inputs = inputs or ["-"]
+    if n_best > 1 and format == "text":
+        raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
+    if format == "jsonl" and scores:
+        scores = False  # every object has its score
+    if unique and n_best == 1:
+        raise UsageError("--unique is about --n-best above 1")
+    if continue_ and (prefix or unique):
+        raise UsageError("--continue goes with neither --prefix nor --unique")
+    _refuse_misfits(context, search)
+    check_inputs(*inputs, *([prefix] if prefix else []))
+    jobs = plan(inputs, output)
+    if continue_:
+        jobs = unfinished(jobs, n_best)
+        done = sum(job.done for job in jobs)
+        console.say(f"{done:,} lines are done already" if jobs else f"{output} is whole already")
+    if not jobs:
+        return
+
+    from nmt.results import Statistics
+    from nmt.search import Beam, Greedy, Sampling
+    from nmt.stream import arriving
+    from nmt.translate import Options, Translator
+
+    strategies: dict[str, Callable[[], Search]] = {
+        "beam": lambda: Beam(beam_size, length_penalty, no_repeat_ngram),
+        "greedy": lambda: Greedy(length_penalty, no_repeat_ngram),
+        "sample": lambda: Sampling(seed, temperature, top_k, top_p, min_p, n_best, length_penalty, no_repeat_ngram),
+    }
+    options = Options(
+        search=strategies[search](),
+        n_best=n_best,
+        unique=unique,
+        max_length=max_length,
+        max_length_ratio=max_length_ratio,
+        batch_tokens=batch_tokens,
+        batch_lines=batch_lines,
+        overlong=overlong,
+        max_source=max_source,
+        attention=alignments or attention is not None,
+    )
+    translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
+    traffic = Traffic(jobs, errors)
+    lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
+    prefixes = read_lines(prefix, errors) if prefix else None
+    statistics = Statistics()
+    with console.progress("translating", "lines", traffic.total()) as progress:
+        for translation in traffic.write(
+            translator.translate(lines, options, prefixes), Layout(format == "jsonl", scores, alignments)
+        ):
+            statistics.add(translation)
+            if attention is not None:
+                _draw(translation, attention, statistics.lines)
+            progress.advance()
+    for message in statistics.messages():
+        console.warn(message)
+    if traffic.replaced:
+        console.warn(f"{traffic.replaced:,} lines held invalid UTF-8, now U+FFFD")
+
+
+def _refuse_misfits(context: typer.Context, search: str) -> None:
+    """UsageError for an option of another search on the command line; in a file it waits for its search."""
+    sampling = ("temperature", "top_k", "top_p", "min_p")
+    for word in given(context, *(sampling if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
+        raise UsageError(f"{word} is an option of --search {'beam' if word == '--beam-size' else 'sample'}, not of {search}")
+
+
+def _draw(translation: "Translation", directory: str, number: int) -> None:
+    """The picture of one line's attention; none for a blank line."""
+    from nmt.heatmap import draw
+    from nmt.vocab import EOS, SYMBOLS
+
+    if translation.source and translation.attention is not None:
+        best = translation.hypotheses[0]
+        target = [*best.tokens, SYMBOLS[EOS]][: len(best.token_log_probs)]
+        draw(translation.source, target, translation.attention, os.path.join(directory, f"line-{number:06}.svg"))
+
+
+def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Lines side by side; NmtError with both counts where one file has more."""
+    for count, (first, second) in enumerate(itertools.zip_longest(left, right)):
+        if first is None or second is None:
+            rest = 1 + sum(1 for _ in (right if first is None else left))
+            counts = (count, count + rest) if first is None else (count + rest, count)
+            raise NmtError(f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,}: they must be parallel")
+        yield first, second
+
+
+@app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")
+def score(
+    hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
+    reference: Annotated[list[str], option("Reference; repeat for several.", "--reference", "-r", metavar="REF")],
+    metric: Annotated[
+        list[str] | None,
+        option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
+    ] = None,
+    tokenize: Annotated[str | None, option("BLEU's tokenizer (default: by language).", metavar="T")] = None,
+    lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
+    target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
+    bootstrap: Annotated[int, option("Resamples for confidence intervals and p-values.", metavar="N", least=0)] = 0,
+    sentence: Annotated[bool, option("One score a line.", "--sentence", panel=OUTPUT)] = False,
+    format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
+    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
+    errors: Errors = "strict",
+    device: Device = "cpu",
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
+
+    from nmt import score as scoring
+    from nmt.console import Console
+    from nmt.data.text import check_inputs, open_text, read_lines
+    from nmt.scoreboard import as_json, as_text, by_sentence
+
+    console = Console(quiet)
+    metrics = metric or ["bleu", "chrf"]
+    for name in metrics:
+        if name not in scoring.METRICS:
+            raise UsageError(f"--metric must be one of {', '.join(scoring.METRICS)}, not {name}")
+    if bootstrap == 1:
+        raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
+    check_inputs(*hypotheses, *reference)
+    told: list[int] = []
+    systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
+    for paths, texts in ((hypotheses, systems), (reference, references)):
+        for path, lines in zip(paths, texts, strict=True):
+            scoring.check_counts(path, len(lines), reference[0], len(references[0]))
+    if told:
+        console.warn(f"{len(told):,} lines held invalid UTF-8, now U+FFFD")
+    for path, lines in zip(hypotheses, systems, strict=True):
+        for message in scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang):
+            console.warn(f"{path}: {message}")
+    how = (references, metrics, tokenize, lowercase, target_lang)
+    if sentence:
+        found = by_sentence(hypotheses, [scoring.sentence_scores(lines, *how) for lines in systems], format == "json")
+    else:
+        if len(systems) > 1:
+            scores = scoring.compare(systems, *how, bootstrap or 1000)
+        else:
+            scores = [scoring.score(systems[0], *how, bootstrap)]
+        found = (as_json if format == "json" else as_text)(hypotheses, scores)
+    with open_text(output) as writer:
+        for line in found:
+            for part in line.split("\n"):
+                writer.write(part)
+
+
+@app.command(epilog="Example: nmt logprob run test.en test.de")
+def logprob(
+    model: Annotated[str, argument("Run, checkpoint, or what average made.", "MODEL")],
+    source: Annotated[str, argument("Source side.", "SOURCE")],
+    target: Annotated[str, argument("Given translations: the same lines.", "TARGET")],
+    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
+    format: Annotated[
+        Literal["text", "jsonl"], option("Numbers, or JSON with token scores.", panel=OUTPUT, metavar="text|jsonl")
+    ] = "text",
+    ensemble: Annotated[list[str] | None, option("Another model to average with; repeatable.", metavar="MODEL")] = None,
+    errors: Errors = "strict",
+    batch_tokens: Annotated[int, option("Positions of a batch.", panel=COMMON, metavar="N", least=1)] = 4000,
+    device: Device = "auto",
+    threads: Threads = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Log-probability of given translations: natural log, summed over target tokens and </s>."""
+
+    from nmt.console import Console
+    from nmt.data.text import check_inputs, open_text, read_lines
+
+    check_inputs(source, target)
+
+    from nmt.translate import Translator
+
+    translator = Translator.load(model, ensemble or (), device, threads)
+    pairs = _pairs(source, target, read_lines(source, errors), read_lines(target, errors))
+    with open_text(output) as writer, Console(quiet).progress("scoring", "lines") as progress:
+        for line, each in enumerate(translator.log_probs(pairs, batch_tokens)):
+            if format == "jsonl":
+                found = {"line": line, "logprob": each.log_prob, "tokens": each.tokens, "token_logprobs": each.token_log_probs}
+                writer.write(dumps(found, ensure_ascii=False))
+            else:
+                writer.write(repr(each.log_prob))
+            progress.advance()
+
+
+@app.command(epilog="Example: nmt average run --last 5 -o averaged")
+def average(
+    inputs: Annotated[list[str], argument("Runs and checkpoints.", "RUN|CHECKPOINT")],
+    output: Annotated[str, option("Model directory to make.", "--output", "-o", panel=OUTPUT, metavar="MODEL")],
+    last: Annotated[int | None, option("Of each run, its N newest checkpoints (default: all).", metavar="N", least=1)] = None,
+    overwrite: Overwrite = False,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Average the weights of checkpoints into one model."""
+
+
+@app.command(epilog="Example: nmt info run")
+def info(
+    path: Annotated[str, argument("Model, run or data.", "MODEL|RUN|DATA")],
+    json: Annotated[bool, option("As JSON.", "--json")] = False,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is in a directory: settings, sizes, languages, scores."""
+    from nmt.info import as_text, describe
+
+    found = describe(path)
+    print(dumps(found, ensure_ascii=False, indent=2) if json else "\n".join(as_text(found)))

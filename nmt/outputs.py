@@ -1,0 +1,200 @@
+"""Where translations go: text or JSON lines, to one place or to one file an input; a stopped job goes on where it stopped."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nmt.data.text import Errors, TextWriter, open_text, read_lines, reason, rereadable, sync
+from nmt.errors import NmtError, UsageError
+from nmt.results import Translation
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a translation is written."""
+
+    jsonl: bool = False
+    scores: bool = False
+    alignments: bool = False
+
+    def rows(self, translation: Translation, line: int) -> list[str]:
+        """Its lines; `line` counts from 0. As text there is exactly one: the text, then a column for each thing asked for."""
+        links = translation.alignment() if self.alignments else []
+        if self.jsonl:
+            objects = translation.to_json(line)
+            if self.alignments:
+                objects[0]["alignment"] = links
+            return [json.dumps(each, ensure_ascii=False) for each in objects]
+        columns = [translation.text]
+        if self.scores:
+            columns.append(f"{translation.hypotheses[0].score:.6f}")
+        if self.alignments:
+            columns.append(" ".join(f"{source}-{target}" for source, target in links))
+        return ["\t".join(columns)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Inputs whose translations go, in order, to one output."""
+
+    inputs: tuple[str, ...]
+    output: str
+    done: int = 0
+    """Input lines whose translations an earlier process has left in `output`.partial."""
+
+
+def plan(inputs: Sequence[str], output: str) -> list[Job]:
+    """One job for all inputs, or one for each where `output` is a directory: it exists, or its name ends in a slash."""
+    if not (output.endswith(os.sep) or os.path.isdir(output)):
+        parent = os.path.dirname(os.path.realpath(output))
+        if output != "-" and not os.access(parent, os.W_OK):
+            raise NmtError(
+                f"{output}: cannot be written ({'permission denied' if os.path.isdir(parent) else f'no directory {parent}'})"
+            )
+        return [Job(tuple(inputs), output)]
+    names = [os.path.basename(path) for path in inputs]
+    if "-" in inputs:
+        raise UsageError(f"{output} is a directory and standard input has no name: give a file to --output")
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two inputs are named {name}: their translations would be one file in {output}")
+    try:
+        os.makedirs(output, exist_ok=True)
+    except OSError as error:
+        raise NmtError(f"{output}: cannot be made ({reason(error)})") from None
+    return [Job((path,), os.path.join(output, name)) for path, name in zip(inputs, names, strict=True)]
+
+
+def unfinished(jobs: Sequence[Job], rows: int) -> list[Job]:
+    """What an earlier process has left of `jobs`; `rows` lines of output stand for one of input.
+
+    An output that exists without its .partial is whole, and its job done.
+    """
+    left = []
+    for job in jobs:
+        if not _keeps(job.output):
+            raise UsageError("--continue needs --output with files that are not compressed")
+        partial = _partial(job.output)
+        if partial.exists():
+            left.append(replace(job, done=_whole(partial, rows)))
+        elif not os.path.exists(job.output):
+            left.append(job)
+    return left
+
+
+def _whole(partial: Path, rows: int) -> int:
+    """Input lines answered in `partial`, which is cut behind the last: what is half written will be written again."""
+    end = position = lines = 0
+    with open(partial, "r+b") as stream:
+        for line in stream:
+            position += len(line)
+            if line.endswith(b"\n"):
+                lines += 1
+                end = position if lines % rows == 0 else end
+        stream.truncate(end)
+    return lines // rows
+
+
+def _partial(output: str) -> Path:
+    target = os.path.realpath(output)
+    return Path(f"{target}.partial")
+
+
+def _keeps(output: str) -> bool:
+    """Whether a stopped job leaves its finished lines: pipes and compressed files cannot be gone on with."""
+    return output != "-" and not output.endswith((".gz", ".xz")) and (os.path.isfile(output) or not os.path.exists(output))
+
+
+@contextmanager
+def _open_output(job: Job) -> Iterator[TextWriter]:
+    """A writer to `output`.partial, which is renamed at success and kept for `--continue` otherwise, if it holds a line."""
+    if not _keeps(job.output):
+        with open_text(job.output) as writer:
+            yield writer
+        return
+    partial = _partial(job.output)
+    try:
+        stream = partial.open("ab" if job.done else "wb")
+    except OSError as error:
+        raise NmtError(f"{job.output}: cannot be written ({reason(error)})") from None
+    try:
+        with stream:
+            yield TextWriter(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, partial.with_suffix(""))
+        sync(partial.parent)
+    except BaseException:
+        if partial.exists() and not partial.stat().st_size:
+            partial.unlink()
+        raise
+
+
+class Traffic:
+    """The inputs of several jobs as one stream of lines, and its translations back into the jobs' outputs.
+
+    One stream, so that batches are full across files, and a model is loaded once.
+    """
+
+    def __init__(self, jobs: Sequence[Job], errors: Errors) -> None:
+        self._jobs = jobs
+        self._errors = errors
+        self._ends: list[int] = []  # lines given out when each job's inputs were at their end
+        self.replaced = 0
+        """Lines that held invalid UTF-8 so far."""
+
+    @property
+    def streaming(self) -> bool:
+        """Whether an input is a pipe: what has come should be answered while more is awaited."""
+        return not all(rereadable(path) for job in self._jobs for path in job.inputs)
+
+    def total(self) -> int | None:
+        """Lines to translate; None where that cannot be known before they are read."""
+        if self.streaming or any(path.endswith((".gz", ".xz")) for job in self._jobs for path in job.inputs):
+            return None
+        return sum(_count_lines(path) for job in self._jobs for path in job.inputs) - sum(job.done for job in self._jobs)
+
+    def lines(self) -> Iterator[str]:
+        """All lines still to be translated."""
+        given = 0
+        for job in self._jobs:
+            skip = job.done
+            for path in job.inputs:
+                for line in read_lines(path, self._errors, self._count_replaced):
+                    if skip:
+                        skip -= 1
+                        continue
+                    given += 1
+                    yield line
+            self._ends.append(given)
+
+    def write(self, translations: Iterable[Translation], layout: Layout) -> Iterator[Translation]:
+        """Each translation once it is written and handed over to who waits for it."""
+        arriving = iter(translations)
+        translation = next(arriving, None)
+        written = 0
+        for place, job in enumerate(self._jobs):
+            line = job.done
+            with _open_output(job) as writer:
+                # A line of the next job can only have been read after this job's end was noted.
+                while translation is not None and not (place < len(self._ends) and written == self._ends[place]):
+                    for row in layout.rows(translation, line):
+                        writer.write(row)
+                    writer.flush()
+                    line, written = line + 1, written + 1
+                    yield translation
+                    translation = next(arriving, None)
+
+    def _count_replaced(self, number: int) -> None:
+        self.replaced += 1
+
+
+def _count_lines(path: str) -> int:
+    count, last = 0, b"\n"
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")

@@ -1,0 +1,53 @@
+"""Scores as people and programs read them: sacreBLEU's own line, or JSON with every digit."""
+
+import json
+from collections.abc import Sequence
+
+from nmt.score import Score
+
+
+def as_text(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
+    """A line for each system and metric, `BLEU|signature = 28.30 details`; the system stands before it where there are several."""
+    lines = []
+    for system, row in zip(systems, scores, strict=True):
+        for score in row:
+            line = f"{score.name}|{score.signature} = {score.value:.2f}"
+            if score.mean is not None and score.interval is not None:
+                line += f" (μ = {score.mean:.2f} ± {score.interval:.2f})"
+            if score.p_value is not None:
+                line += f" (p = {score.p_value:.4f})"
+            if score.details:
+                line += f" {score.details}"
+            lines.append(f"{system}: {line}" if len(systems) > 1 else line)
+    return lines
+
+
+def as_json(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
+    """One JSON list of an object for each system and metric, with the numbers unrounded and sacreBLEU's names for them."""
+    objects = []
+    for system, row in zip(systems, scores, strict=True):
+        for score in row:
+            found: dict[str, object] = {"system": system, "name": score.name, "score": score.value, "signature": score.signature}
+            if score.details:
+                found["verbose_score"] = score.details
+            if score.mean is not None and score.interval is not None:
+                found |= {"confidence_mean": score.mean, "confidence_var": score.interval}
+            if score.p_value is not None:
+                found["p_value"] = score.p_value
+            objects.append(found)
+    return [json.dumps(objects, ensure_ascii=False, indent=1)]
+
+
+def by_sentence(systems: Sequence[str], scores: Sequence[Sequence[Sequence[Score]]], jsonl: bool) -> list[str]:
+    """A line for each sentence, from the `scores` of each system, sentence and metric.
+
+    As text the numbers stand in columns, system after system and metric after metric; as JSON each object names them.
+    """
+    lines = []
+    for number, rows in enumerate(zip(*scores, strict=True)):
+        if jsonl:
+            named = {system: {score.name: score.value for score in row} for system, row in zip(systems, rows, strict=True)}
+            lines.append(json.dumps({"line": number, "scores": named}, ensure_ascii=False))
+        else:
+            lines.append("\t".join(f"{score.value:.2f}" for row in rows for score in row))
+    return lines
