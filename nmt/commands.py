@@ -450,7 +450,9 @@ def info(
     debug: Debug = False,
 ) -> None:
     """Show what is in a directory: settings, sizes, languages, scores."""
+    from pathlib import Path
+
     from nmt.info import as_text, describe
 
-    found = describe(path)
+    found = describe(Path(path))
     print(dumps(found, ensure_ascii=False, indent=2) if json else "\n".join(as_text(found)))

@@ -254,7 +254,7 @@ def parse_assignment(text: str) -> Layer:
 
 
 def convert(value: object, kind: Any, name: str, where: str) -> Any:
-    """`value` as the annotated type `kind`: bool, int, float (an int will do), str, Literal, or one of these or None.
+    """`value` as the annotated type `kind`: bool, int, float (an int will do), str, Literal, a list, or one of these or None.
 
     None is also written "none". UsageError with `name` and `where` for anything else: 1 is no bool, "1" is no number.
     """
@@ -269,6 +269,9 @@ def convert(value: object, kind: Any, name: str, where: str) -> Any:
         elif option is float:
             if type(value) in (int, float) and math.isfinite(typing.cast(float, value)):
                 return float(typing.cast(float, value))
+        elif typing.get_origin(option) is list:
+            if isinstance(value, list):
+                return [convert(item, typing.get_args(option)[0], name, where) for item in value]
         elif type(value) is option:
             return value
     tip = did_you_mean(value, describe_choices(kind)) if isinstance(value, str) else ""
@@ -284,6 +287,8 @@ def describe(kind: Any) -> str:
     if typing.get_origin(kind) is Literal:
         *rest, last = describe_choices(kind)
         return f"{', '.join(rest)} or {last}" if rest else last
+    if typing.get_origin(kind) is list:
+        return f"a list, each item {describe(typing.get_args(kind)[0])}"
     return words[kind]
 
 

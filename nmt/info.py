@@ -1,0 +1,79 @@
+"""What is in a directory of ours, for people and programs: data, a run, a checkpoint, a model."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, checkpoints, read_config, read_state
+from nmt.data.shards import Dataset
+from nmt.data.text import read_json, read_lines
+from nmt.errors import NmtError
+
+LOG = "log.jsonl"
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What `path` holds, ready for JSON; its `kind` is data, run, checkpoint or model.
+
+    Raises NmtError where it is none of these, or is damaged. The weights themselves are not read.
+    """
+    if not path.exists():
+        raise NmtError(f"{path}: no such directory")
+    config = read_json(path / CONFIG) if (path / CONFIG).is_file() else None
+    if isinstance(config, dict) and config.get("kind") == "data":
+        data = Dataset.open(path)  # checks what it opens
+        return {"path": str(path), **data.config}
+    if config is None:
+        raise NmtError(f"{path}: has no {CONFIG}: not data, a run, a checkpoint or a model of nmt")
+    found: dict[str, Any] = {"path": str(path), "kind": "model", **read_config(path)}
+    if (path / WEIGHTS).is_file():
+        found["parameters"] = _parameters(path / WEIGHTS)
+    if (path / STATE).is_file():
+        found |= {"kind": "checkpoint", "state": read_state(path)}
+    if (path / CHECKPOINTS).is_dir():
+        found |= {"kind": "run", "checkpoints": [each.name for each in checkpoints(path)], **_progress(path, found)}
+    return found
+
+
+def as_text(found: dict[str, Any]) -> list[str]:
+    """A line for each fact, `key  value`; keys of tables have the table's name before a dot."""
+    facts = list(_flat(found, ""))
+    width = max(len(key) for key, _ in facts)
+    return [f"{key:{width}}  {value}" for key, value in facts]
+
+
+def _flat(value: object, name: str) -> list[tuple[str, str]]:
+    if isinstance(value, dict):
+        return [fact for key, item in value.items() for fact in _flat(item, f"{name}.{key}" if name else str(key))]
+    if isinstance(value, list):
+        return [(name, " ".join(str(item) if item is not None else "none" for item in value))]
+    if isinstance(value, bool) or value is None:
+        return [(name, {True: "true", False: "false", None: "none"}[value])]
+    return [(name, f"{value:,}" if isinstance(value, int) else str(value))]
+
+
+def _parameters(path: Path) -> int:
+    """Numbers in a tensor file, by its header alone."""
+    try:
+        with safe_open(path, framework="np") as file:
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise NmtError(f"{path}: is damaged or not a safetensors file ({error})") from error
+
+
+def _progress(run: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """The last line of training in the log, and its best validation."""
+    if not (run / LOG).is_file():
+        return {}
+    events = [json.loads(line) for line in read_lines(run / LOG, "replace") if line.endswith("}")]
+    metric = config["train"]["metric"]
+    sign = -1 if metric in ("nll", "ppl") else 1
+    trained = [event for event in events if event["event"] == "train"]
+    validated = [event for event in events if event["event"] == "valid" and event.get(metric) is not None]
+    found: dict[str, Any] = {"last": trained[-1]} if trained else {}
+    if validated:
+        found["best"] = max(validated, key=lambda event: sign * float(event[metric]))
+    return found
