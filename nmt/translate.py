@@ -299,7 +299,7 @@ class Translator:
         if not sentences:
             attention = np.zeros((1, 0), np.float32) if options.attention else None
             return Translation((EMPTY,) * (1 if options.unique else options.n_best), (), False, False, attention)
-        ranks = zip(*(sentence.result.hypotheses for sentence in sentences), strict=True)
+        ranks = zip(*(sentence.result.hypotheses for sentence in sentences), strict=False)  # a search may find fewer for one part
         hypotheses: dict[object, TextHypothesis] = {}
         for rank, parts in enumerate(ranks):
             hypothesis = self._text(parts)
@@ -319,8 +319,7 @@ class Translator:
         ids = [token for part in parts for token in (*part.tokens, *[EOS] * part.finished)]
         texts = [self._target.decode(part.tokens) for part in parts]
         return TextHypothesis(
-            # Byte pieces can spell a line break, but one line in is one line out.
-            text=" ".join(filter(None, texts)).replace("\n", " "),
+            text=" ".join(filter(None, texts)),
             score=math.fsum(part.score for part in parts),
             log_prob=math.fsum(part.log_prob for part in parts),
             tokens=tuple(self._target.pieces(ids[:-1] if parts[-1].finished else ids)),

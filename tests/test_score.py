@@ -1,0 +1,236 @@
+"""Scores are those of sacreBLEU's own command, to the last digit, and what is wrong with the text is said."""
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import NmtError, UsageError
+from nmt.score import (
+    check_counts,
+    choose_tokenizer,
+    compare,
+    language_by_script,
+    looks_tokenised,
+    score,
+    sentence_scores,
+    validation_scores,
+    warnings,
+)
+
+WMT17 = Path(__file__).parents[2] / "shared" / "data" / "scorer" / "wmt17-en-de"
+
+REFERENCE = ["The cat sat on the mat.", "It is a fine day, isn't it?", "", "Prices rose by 3.5% in May  ", "one"]
+SECOND = ["A cat was sitting on the mat.", "What a fine day!", "no", "Prices went up 3.5% in May", "One."]
+HYPOTHESIS = ["the cat sat on a mat .", "It's a fine day, is it not?", "x", " Prices rose by 3,5% in May", ""]
+OTHER = ["A cat sat on the mat.", "It is a day.", "", "In May prices rose by 3.5%", "one"]
+
+OPTIONS = {
+    "bleu": [],
+    "chrf": [],
+    "chrf++": ["--chrf-word-order", "2"],
+    "ter": [],
+}
+
+
+def sacrebleu(tmp_path: Path, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]], *options: str) -> object:
+    """What sacreBLEU's command prints as JSON, with all its digits."""
+    names = []
+    for number, lines in enumerate([*references, *systems]):
+        path = tmp_path / f"{number}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        names.append(str(path))
+    refs, hypotheses = names[: len(references)], names[len(references) :]
+    command = [sys.executable, "-m", "sacrebleu", *refs, "-i", *hypotheses, "-w", "12", "-f", "json", *options]
+    run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("metric", OPTIONS)
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_number_and_signature_of_the_command(tmp_path: Path, metric: str, lowercase: bool) -> None:
+    references = [REFERENCE, SECOND] if lowercase else [REFERENCE]
+    options = ["-m", metric.rstrip("+"), *OPTIONS[metric]]
+    if lowercase:
+        options += ["--lowercase", "--chrf-lowercase"]
+    theirs = sacrebleu(tmp_path, [HYPOTHESIS], references, *options)
+    (ours,) = score(HYPOTHESIS, references, [metric], lowercase=lowercase)
+    assert isinstance(theirs, dict)
+    assert (ours.name, ours.signature) == (theirs["name"], theirs["signature"])
+    assert round(ours.value, 12) == theirs["score"]
+    assert ours.details == theirs.get("verbose_score", "")
+    assert (ours.mean, ours.interval, ours.p_value) == (None, None, None)
+
+
+@pytest.mark.parametrize("tokenize", ["none", "zh", "intl", "char", "13a"])
+def test_every_tokenizer_at_hand(tmp_path: Path, tokenize: str) -> None:
+    theirs = sacrebleu(tmp_path, [HYPOTHESIS], [REFERENCE], "-tok", tokenize)
+    (ours,) = score(HYPOTHESIS, [REFERENCE], ["bleu"], tokenize=tokenize)
+    assert isinstance(theirs, dict)
+    assert (round(ours.value, 12), ours.signature) == (theirs["score"], theirs["signature"])
+
+
+def test_confidence_interval_of_the_command(tmp_path: Path) -> None:
+    theirs = sacrebleu(tmp_path, [HYPOTHESIS], [REFERENCE], "--confidence", "--confidence-n", "50")
+    (ours,) = score(HYPOTHESIS, [REFERENCE], ["bleu"], bootstrap=50)
+    assert isinstance(theirs, dict) and ours.mean is not None and ours.interval is not None
+    assert ours.signature == theirs["signature"] and "seed:" in ours.signature
+    assert (round(ours.mean, 9), round(ours.interval, 9)) == (
+        round(theirs["confidence_mean"], 9),
+        round(theirs["confidence_var"], 9),
+    )
+
+
+def test_paired_bootstrap_of_the_command(tmp_path: Path) -> None:
+    generator = random.Random(1)
+    words = ["the", "a", "cat", "dog", "sat", "ran", "on", "in", "mat", "house", "."]
+    reference = [" ".join(generator.choices(words, k=8)) for _ in range(60)]
+    systems = [[damaged(line, share, generator) for line in reference] for share in (0.5, 0.45, 0.05)]
+    # BLEU only: for the other metrics the command fails to write its own numbers as JSON.
+    theirs = sacrebleu(tmp_path, systems, [reference], "--paired-bs", "--paired-bs-n", "200")
+    ours = compare(systems, [reference], ["bleu"], bootstrap=200)
+    assert isinstance(theirs, list)
+    for our, their in zip(ours, theirs, strict=True):
+        for each in our:
+            expected = their[each.name]
+            assert (each.value, each.p_value) == (pytest.approx(expected["score"], abs=1e-9), expected["p_value"])
+            assert (each.mean, each.interval) == (pytest.approx(expected["mean"]), pytest.approx(expected["ci"]))
+            assert "bs:200|seed:12345" in each.signature
+    assert [each.p_value for each in ours[0]] == [None]
+    assert all(each.p_value is not None and each.p_value < 0.05 for each in ours[2])
+
+
+def damaged(line: str, share: float, generator: random.Random) -> str:
+    return " ".join("x" if generator.random() < share else word for word in line.split())
+
+
+def test_a_system_is_never_better_than_itself() -> None:
+    baseline, same = compare([HYPOTHESIS, list(HYPOTHESIS)], [REFERENCE], bootstrap=100)
+    assert [each.value for each in baseline] == [each.value for each in same]
+    assert [each.p_value for each in same] == [1.0, 1.0]
+
+
+def test_sentence_scores_of_the_command(tmp_path: Path) -> None:
+    for metric in ("bleu", "chrf"):
+        files = []
+        for name, lines in (("ref", REFERENCE), ("hyp", HYPOTHESIS)):
+            files.append(tmp_path / name)
+            files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        command = [sys.executable, "-m", "sacrebleu", files[0], "-i", files[1], "-sl", "-m", metric, "-w", "12"]
+        run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
+        ours = sentence_scores(HYPOTHESIS, [REFERENCE], [metric])
+        assert len(ours) == len(HYPOTHESIS)
+        for (each,), theirs in zip(ours, run.stdout.splitlines(), strict=True):
+            assert theirs.startswith(f"{each.name}|{each.signature} = {each.value:.12f}")
+
+
+@pytest.mark.skipif(not WMT17.is_dir(), reason="the WMT17 systems lie beside the project only where it is developed")
+def test_published_system() -> None:
+    system, reference = (
+        gzip.decompress((WMT17 / f"{name}.gz").read_bytes()).decode("utf-8").split("\n")[:-1]
+        for name in ("uedin-nmt.4722", "reference")
+    )
+    bleu, chrf = validation_scores(system, reference, "de")
+    assert (round(bleu, 4), round(chrf, 4)) == (28.3012, 57.7227)
+    assert warnings(system, [reference], target_lang="de") == []
+
+
+def test_chinese_needs_its_tokenizer() -> None:
+    hypothesis, reference = ["今天是好天气"], ["今天是个好天气"]
+    assert round(validation_scores(hypothesis, reference, "zh")[0], 1) == 43.0
+    assert score(hypothesis, [reference], ["bleu"], target_lang="zh_CN")[0].signature.split("|")[3] == "tok:zh"
+    assert validation_scores(hypothesis, reference, None)[0] == 0.0
+    (told,) = warnings(hypothesis, [reference])
+    assert "Chinese" in told and "--tokenize zh" in told
+    assert warnings(hypothesis, [reference], target_lang="zh") == []
+    assert warnings(hypothesis, [reference], metrics=["chrf"]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("今日はいい天気ですね。", "Japanese"),
+        ("カタカナ", "Japanese"),
+        ("東京タワーに行きました", "Japanese"),
+        ("오늘 날씨가 좋네요", "Korean"),
+        ("วันนี้อากาศดี", "Thai"),
+        ("今天 是 Mac 日", "Chinese"),
+        ("Heute ist ein schöner Tag in 北京.", None),
+        ("Сегодня хороший день", None),
+        ("123 !?", None),
+        ("", None),
+    ],
+)
+def test_language_by_script(text: str, language: str | None) -> None:
+    assert language_by_script([text]) == language
+
+
+def test_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.score.PACKAGES", {"ja-mecab": ("no_such_module", "sacrebleu[ja]")})
+    with pytest.raises(NmtError, match=r"ja-mecab.*sacrebleu\[ja\]"):
+        choose_tokenizer(None, "ja")
+    assert choose_tokenizer("char", "ja") == "char"
+    assert choose_tokenizer(None, None) == "13a"
+    with pytest.raises(UsageError, match="13b"):
+        choose_tokenizer("13b", None)
+
+
+def test_what_looks_tokenised() -> None:
+    tokenised = ["the cat , he says , sat .", "it is n't so .", "yes !"]
+    assert looks_tokenised(tokenised)
+    assert not looks_tokenised(REFERENCE)
+    assert not looks_tokenised(["Vraiment ?", "« Oui » : c'est lui ; non !"])  # French spaces
+    assert not looks_tokenised(["3.5 % of 1,000", "e.g. this", "what . is it.", "a.", "b."])
+    mostly_right = ["a b."] * 500
+    assert not looks_tokenised([*mostly_right, *["a b ."] * 99])
+    assert looks_tokenised([*mostly_right, *["a b ."] * 100])
+    assert ["the hypothesis looks tokenised" in each for each in warnings(tokenised, [["The cat sat."] * 3])] == [True, False]
+
+
+def test_lower_cased_output_is_told_unless_meant() -> None:
+    assert any("--lowercase" in each for each in warnings(["the cat."], [["The cat."]]))
+    assert warnings(["the cat."], [["The cat."]], lowercase=True) == []
+    assert warnings(["the cat."], [["the cat."]]) == []
+
+
+def test_order_of_lines_does_not_matter() -> None:
+    order = [3, 0, 4, 2, 1]
+    metrics = ["bleu", "chrf", "chrf++", "ter"]
+    one = score(HYPOTHESIS, [REFERENCE, SECOND], metrics)
+    other = score([HYPOTHESIS[i] for i in order], [[each[i] for i in order] for each in (REFERENCE, SECOND)], metrics)
+    assert [each.value for each in one] == pytest.approx([each.value for each in other], abs=1e-9)
+
+
+def test_more_references_never_hurt() -> None:
+    mixed = [REFERENCE[0], SECOND[1], "", REFERENCE[3], SECOND[4]]
+    both, first, second = (
+        score(mixed, references, ["bleu"])[0].value for references in ([REFERENCE, SECOND], [REFERENCE], [SECOND])
+    )
+    assert both >= max(first, second)
+    assert score(REFERENCE, [REFERENCE], ["bleu", "chrf", "ter"])[0].value == pytest.approx(100)
+
+
+def test_one_right_line_of_three_is_not_perfect() -> None:
+    reference = ["the cat sat on the mat", "it is a fine day today", "prices rose again in May"]
+    assert score([reference[0], "no", "none"], [reference], ["bleu"])[0].value < 50
+
+
+def test_wrong_shapes_are_refused() -> None:
+    for hypotheses, references in (("abc", [["a"]]), (["a"], "a"), (["a", "b"], ["a", "b"])):
+        with pytest.raises(TypeError, match="list of lines"):
+            score(hypotheses, references)
+    with pytest.raises(NmtError, match=r"3 lines.* 2"):
+        score(["a", "b", "c"], [["a", "b"]])
+    with pytest.raises(NmtError, match=r"out\.txt has 2,134 lines, ref\.txt has 3,004"):
+        check_counts("out.txt", 2134, "ref.txt", 3004)
+    with pytest.raises(NmtError, match="no lines"):
+        score([], [[]])
+    with pytest.raises(UsageError, match="reference"):
+        score(["a"], [])
+    with pytest.raises(UsageError, match="meteor"):
+        score(["a"], [["a"]], ["meteor"])
