@@ -133,15 +133,17 @@ def best_ended(finished: Paths, candidates: Paths, penalties: Tensor, size: int)
     """The `size` best of the finished hypotheses and the candidates that have ended; of equals those that ended earlier."""
     nothing = finished.log_prob.new_zeros(finished.log_prob.shape)
     finished = finished.extend(nothing.long() + NOTHING, nothing)
+    reported = candidates.ended() | candidates.log_prob.isnan()  # NaN ranks first, and is refused as a hypothesis
     both = Paths(
         tokens=torch.cat([finished.tokens, candidates.tokens], dim=1),
         token_log_probs=torch.cat([finished.token_log_probs, candidates.token_log_probs], dim=1),
-        log_prob=torch.cat([finished.log_prob, candidates.log_prob.masked_fill(~candidates.ended(), -math.inf)], dim=1),
+        log_prob=torch.cat([finished.log_prob, candidates.log_prob.masked_fill(~reported, -math.inf)], dim=1),
     )
     return both.pick(scores(both, penalties).sort(dim=1, descending=True, stable=True).indices[:, :size])
 
 
 def best_live(candidates: Paths, parents: Tensor, width: int) -> tuple[Paths, Tensor]:
     """The first `width` candidates that have not ended, and their `parents`."""
-    order = candidates.ended().byte().sort(dim=1, stable=True).indices[:, :width]
+    over = candidates.ended() & (candidates.log_prob > -math.inf)  # an impossible candidate may stand where it likes
+    order = over.byte().sort(dim=1, stable=True).indices[:, :width]
     return candidates.pick(order), parents.gather(1, order)
