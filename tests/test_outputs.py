@@ -1,0 +1,158 @@
+"""Translations into outputs, with a translator that is a function of the line."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.errors import NmtError, UsageError
+from nmt.outputs import Job, Layout, Traffic, plan, unfinished
+from nmt.results import TextHypothesis, Translation
+
+
+def translation(text: str, n_best: int = 1) -> Translation:
+    hypotheses = tuple(TextHypothesis(f"{text}{i or ''}", -1.5 - i, -3.0, (text,), (-2.0, -1.0), True) for i in range(n_best))
+    return Translation(hypotheses, ("▁a", "</s>"), False, False, np.array([[0.9, 0.1], [0.2, 0.8]], np.float32))
+
+
+def shout(lines: Iterable[str], lookahead: int = 3, n_best: int = 1) -> Iterator[Translation]:
+    """Upper case, reading ahead as a translator does."""
+    held: list[str] = []
+    for line in lines:
+        held.append(line)
+        if len(held) > lookahead:
+            yield translation(held.pop(0).upper(), n_best)
+    for line in held:
+        yield translation(line.upper(), n_best)
+
+
+def run(jobs: list[Job], layout: Layout | None = None, n_best: int = 1) -> int:
+    traffic = Traffic(jobs, "strict")
+    return sum(1 for _ in traffic.write(shout(traffic.lines(), n_best=n_best), layout or Layout()))
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    """Files of 0, 1, 5, 0 and 4 lines."""
+    paths = []
+    for number, count in enumerate((0, 1, 5, 0, 4)):
+        path = tmp_path / f"in-{number}"
+        path.write_text("".join(f"{number} {'abcde'[i]}\n" for i in range(count)))
+        paths.append(str(path))
+    return paths
+
+
+def test_all_inputs_go_to_one_file_in_order(inputs: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    jobs = plan(inputs, str(output))
+    assert Traffic(jobs, "strict").total() == 10
+    assert run(jobs) == 10
+    assert output.read_text() == "".join(Path(path).read_text() for path in inputs).upper()
+    assert [path.name for path in tmp_path.glob("out*")] == ["out"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_directory_gets_one_file_for_each_input(inputs: list[str], tmp_path: Path, slash: str) -> None:
+    output = tmp_path / "folder"
+    if not slash:
+        output.mkdir()
+    assert run(plan(inputs, f"{output}{slash}")) == 10
+    assert sorted(path.name for path in output.iterdir()) == [f"in-{number}" for number in range(5)]
+    for path in inputs:
+        assert (output / Path(path).name).read_text() == Path(path).read_text().upper()
+
+
+def test_plans_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="standard input has no name"):
+        plan(["-"], f"{tmp_path}")
+    with pytest.raises(UsageError, match="two inputs are named a"):
+        plan(["x/a", "y/a"], f"{tmp_path}")
+    with pytest.raises(NmtError, match="missing/out: cannot be written") as refused:
+        plan(["a"], f"{tmp_path}/missing/out")
+    assert not isinstance(refused.value, UsageError)
+
+
+def test_an_output_may_be_its_input(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("a\nb\n")
+    run(plan([str(path)], str(path)))
+    assert path.read_text() == "A\nB\n"
+
+
+@pytest.mark.parametrize("stop", range(10))
+def test_a_stopped_job_goes_on_where_it_stopped(inputs: list[str], tmp_path: Path, stop: int) -> None:
+    """Whatever line it stops at, in whatever file; what was half written is written again."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    run(plan(inputs, str(whole)))
+    output = tmp_path / "output"
+    output.mkdir()
+    jobs = plan(inputs, str(output))
+    traffic = Traffic(jobs, "strict")
+    writing = traffic.write(shout(traffic.lines()), Layout())
+    for _ in range(stop):
+        next(writing)
+    writing.close()
+    for partial in output.glob("*.partial"):
+        with partial.open("ab") as stream:
+            stream.write(b"half a li")
+    left = unfinished(jobs, 1)
+    assert run(left) == 10 - stop
+    assert {path.name: path.read_bytes() for path in output.iterdir()} == {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert unfinished(jobs, 1) == []
+
+
+def test_going_on_counts_hypotheses_of_a_line_together(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_text("a\nb\nc\n")
+    jobs = plan([str(source)], str(output))
+    run(jobs, Layout(jsonl=True), n_best=3)
+    whole = output.read_text()
+    output.unlink()
+    rows = whole.splitlines(keepends=True)
+    (tmp_path / "out.partial").write_text("".join(rows[:5]))  # the second line has two of its three
+    left = unfinished(jobs, 3)
+    assert [job.done for job in left] == [1]
+    run(left, Layout(jsonl=True), n_best=3)
+    assert output.read_text() == whole
+    assert [(each["line"], each["rank"]) for each in map(json.loads, rows)] == [(i, j) for i in range(3) for j in range(3)]
+
+
+def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
+    for output in ("-", f"{tmp_path}/out.gz"):
+        with pytest.raises(UsageError, match="--continue"):
+            unfinished([Job(("a",), output)], 1)
+
+
+def test_a_failure_before_the_first_line_leaves_nothing_and_later_ones_keep_lines(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"\xff\n")
+    with pytest.raises(NmtError, match="line 1"):
+        run(plan([str(source)], str(output)))
+    assert not list(tmp_path.glob("out*"))
+    source.write_bytes(b"a\nb\nc\nd\ne\n\xff\n")
+    with pytest.raises(NmtError, match="line 6"):
+        run(plan([str(source)], str(output)))
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.partial"]
+
+
+def test_text_has_one_line_with_a_column_for_each_thing() -> None:
+    assert Layout().rows(translation("x"), 7) == ["x"]
+    assert Layout(scores=True, alignments=True).rows(translation("▁x"), 7) == ["▁x\t-1.500000\t0-0"]
+
+
+def test_json_has_one_object_a_hypothesis() -> None:
+    first, second = map(json.loads, Layout(jsonl=True, alignments=True).rows(translation("▁ü", 2), 7))
+    assert first == {
+        "line": 7,
+        "rank": 0,
+        "text": "▁ü",
+        "score": -1.5,
+        "logprob": -3.0,
+        "tokens": ["▁ü"],
+        "finished": True,
+        "alignment": [[0, 0]],
+    }
+    assert (second["rank"], second["text"], "alignment" in second) == (1, "▁ü1", False)
