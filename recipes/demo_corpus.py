@@ -1,6 +1,6 @@
 """Write a parallel corpus whose text is made on the spot: python recipes/demo_corpus.py --pair en-de --size 30000 -o DIR.
 
-English and German come as sentences; any other pair of the languages in demo/expressions.py as expressions only: dates,
+English and German come as sentences; any other pair of the languages in corpus/expressions.py as expressions only: dates,
 times, money, measures, durations, lists, numbers. Train, valid and test share no sentence, on either side, and no value
 that can be held out: no date, price, amount or number of the test sentences stands in the training text in that form.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from string import Formatter
 
-from demo.english_german import ENGLISH_GERMAN
-from demo.expressions import KINDS, LOCALES, Kind, Value
-from demo.sentences import templates
+from corpus.english_german import ENGLISH_GERMAN
+from corpus.expressions import KINDS, LOCALES, Kind, Value
+from corpus.sentences import templates
 
 PARTS = ("train", "valid", "test")
 SHARE = 16

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from demo.english_german import ENGLISH_GERMAN
-from demo.expressions import LOCALES, Value
-from demo.sentences import templates
+from corpus.english_german import ENGLISH_GERMAN
+from corpus.expressions import LOCALES, Value
+from corpus.sentences import templates
 from demo_corpus import PARTS, Pair, generate, kind_of, slots
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "demo_corpus.py"
@@ -124,7 +124,7 @@ def test_german_expressions(kind: str, value: Value, form: str, german: str) -> 
     ],
 )
 def test_german_articles_and_adjectives_agree(noun: str, forms: dict[str, str]) -> None:
-    from demo.english_german import ADJECTIVES, THINGS
+    from corpus.english_german import ADJECTIVES, THINGS
 
     quality = [english for english, _ in ADJECTIVES].index("expensive")
     thing = ENGLISH_GERMAN["thing"].say((quality, [english for english, *_ in THINGS].index(noun)), "de")
@@ -132,7 +132,7 @@ def test_german_articles_and_adjectives_agree(noun: str, forms: dict[str, str]) 
 
 
 def test_german_places_contract_preposition_and_article() -> None:
-    from demo.english_german import PLACES
+    from corpus.english_german import PLACES
 
     said = {row[0]: ENGLISH_GERMAN["place"].say((index,), "de") for index, row in enumerate(PLACES)}
     assert [getattr(said["station"], form) for form in ("der", "am", "zum", "vom")] == [
@@ -151,7 +151,7 @@ def test_german_places_contract_preposition_and_article() -> None:
 
 
 def test_all_names_of_languages_take_the_endings_of_the_templates() -> None:
-    from demo.expressions import LANGUAGES
+    from corpus.expressions import LANGUAGES
 
     names = [ENGLISH_GERMAN["language"].say((code,), "de") for code in LANGUAGES]
     assert all(name.endswith("isch") or name == "Deutsch" for name in names)

@@ -8,7 +8,7 @@ from random import Random
 
 from babel import dates
 
-from demo.expressions import (
+from corpus.expressions import (
     COUNTRIES,
     KINDS,
     LANGUAGES,

@@ -1,0 +1,48 @@
+# A few verbs; each makes or refreshes .venv by itself. Another interpreter: make test PYTHON=python3.12
+PYTHON ?= python3
+PAIR ?= en-de
+BIN := .venv/bin
+RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
+
+.DEFAULT_GOAL := help
+.PHONY: help install test check demo clean $(RECIPES)
+
+help:
+	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
+	@echo
+	@echo 'install      .venv with the versions of constraints.txt'
+	@echo 'test         the tests (under 10 minutes on two cores)'
+	@echo 'check        lint, formatting, types'
+	@echo 'demo         train and compare both backends on a corpus made on the spot (5 minutes); PAIR=de-en for another'
+	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
+	@echo
+	@echo 'Published results, reproduced: data, training, score (NMT_DATA=DIR takes the data from a folder):'
+	@printf '%s\n' $(RECIPES)
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "nmt needs Python 3.11 or newer; name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
+	@echo "installing into .venv (some minutes the first time)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: .venv/installed
+	$(BIN)/pytest
+
+check: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+demo: .venv/installed
+	$(BIN)/python recipes/demo.py --pair $(PAIR)
+
+$(RECIPES): .venv/installed
+	$(BIN)/python recipes/run.py $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build nmt.egg-info runs/demo
+	find nmt recipes tests -name __pycache__ -type d -prune -exec rm -rf {} +
