@@ -3,7 +3,7 @@
 Legend: T target pieces, S source pieces.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class Translation:
     """The line was longer than the limit and lost its end."""
     split: bool
     """The line was longer than the limit and was translated in pieces."""
-    attention: NDArray[np.float32] | None
+    attention: NDArray[np.float32] | None = field(compare=False)
     """Of the best hypothesis, where asked for: one row for each of `token_log_probs`, one column for each of `source`."""
 
     @property

@@ -235,13 +235,12 @@ class Translator:
         return prefix
 
     def _split(self, source: list[int], most: int) -> list[list[int]]:
-        """Parts of at most `most` ids, of like length, cut before a word where one begins in the part's second half."""
+        """Parts of at most `most` ids, of like length, each cut before a word unless one word is longer than the part."""
         starts = [piece.startswith(SPACE) for piece in self._source.pieces(source)]
         cuts = [0]
         while (left := len(source) - cuts[-1]) > most:
-            size = math.ceil(left / math.ceil(left / most))
-            end = cuts[-1] + size
-            cuts.append(next((cut for cut in range(end, end - size // 2, -1) if starts[cut]), end))
+            end = cuts[-1] + math.ceil(left / math.ceil(left / most))
+            cuts.append(next((cut for cut in range(end, cuts[-1], -1) if starts[cut]), end))
         return [source[start:end] for start, end in itertools.pairwise([*cuts, len(source)])]
 
     @torch.inference_mode()
