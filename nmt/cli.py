@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
 import typer
@@ -26,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors=errors)  # whatever the locale says
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds, so half-written files go away
     command = typer.main.get_command(app)
+    if not words:
+        with suppress(typer.Exit), redirect_stdout(sys.stderr):
+            command.make_context("nmt", ["--help"])
+        return 2
     try:
         with command.make_context("nmt", words) as context:
             command.invoke(context)
@@ -52,10 +57,7 @@ def _explain(error: Exception) -> int:
         typer.BadParameter.__base__
     )  # click's UsageError: typer has a click of its own in some versions, and does not export it
     if isinstance(error, usage):
-        if type(error).__name__ == "NoArgsIsHelpError":  # `nmt` alone
-            print(error.format_message(), file=sys.stderr)
-            return 2
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
         where = error.ctx.command_path if error.ctx else "nmt"
         fail(f"{message[:1].lower()}{message[1:].rstrip('.')} (see {where} --help)")
         return 2

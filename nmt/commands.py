@@ -40,7 +40,6 @@ app = typer.Typer(
     name="nmt",
     help="Train a translator, translate files with it, score the result.",
     epilog="First steps: nmt preprocess train.en train.de -o data; nmt train data -o run; nmt translate run < test.en > test.out",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -95,8 +94,8 @@ def preprocess(
         bool, option("One vocabulary for both sides, or one each.", "--shared-vocab/--separate-vocabs", panel="Vocabulary")
     ] = True,
     character_coverage: Annotated[
-        float | None, option("Share of characters to cover; rarer ones become <unk>.", panel="Vocabulary", metavar="X")
-    ] = None,
+        float, option("Share of characters to cover; rarer ones become <unk>.", panel="Vocabulary", metavar="X")
+    ] = 1.0,
     byte_fallback: Annotated[
         bool, option("Spell rare characters as bytes: no <unk>.", "--byte-fallback", panel="Vocabulary")
     ] = False,
@@ -108,6 +107,10 @@ def preprocess(
         float | None, option("Drop pairs one side of which is R times longer.", panel="Filters", metavar="R", least=1)
     ] = None,
     dedup: Annotated[bool, option("Drop repeated pairs.", "--dedup", panel="Filters")] = False,
+    errors: Errors = "strict",
+    vocab_sample: Annotated[
+        int, option("Pairs that the subword trainer sees, at most.", panel="Vocabulary", metavar="N", least=1)
+    ] = 200_000,
     overwrite: Overwrite = False,
     workers: Annotated[int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1)] = None,
     seed: Annotated[int, option("Seed of the choice of validation pairs.", panel=COMMON, metavar="N", least=0)] = 1,
@@ -116,6 +119,39 @@ def preprocess(
     debug: Debug = False,
 ) -> None:
     """Turn raw parallel text into subword models and binarised data."""
+    from nmt.console import Console
+    from nmt.preprocess import Options
+    from nmt.preprocess import preprocess as run
+
+    console = Console(quiet)
+    options = Options(
+        source=source,
+        target=target,
+        output=output,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_size=valid_size,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        vocab_size=vocab_size,
+        tokenizer=tokenizer,
+        shared_vocab=shared_vocab,
+        lowercase=lowercase,
+        normalization=normalization,
+        character_coverage=character_coverage,
+        byte_fallback=byte_fallback,
+        max_length=max_length,
+        max_ratio=max_ratio,
+        dedup=dedup,
+        vocab_from=vocab_from,
+        vocab_sample=vocab_sample,
+        workers=workers,
+        seed=seed,
+        errors=errors,
+        overwrite=overwrite,
+    )
+    for table in run(options, console).tables():
+        console.table(table.title, table.columns, table.rows)
 
 
 @app.command(epilog="Example: nmt train data -o run --size small --max-epochs 20 --set train.learning_rate=1e-3")
@@ -142,7 +178,12 @@ def train(
     list_options: Annotated[
         bool,
         typer.Option(
-            "--list-options", help="Show all settings and exit.", rich_help_panel="Model", is_eager=True, callback=list_settings
+            "--list-options",
+            help="Show all settings and exit.",
+            metavar="",
+            rich_help_panel="Model",
+            is_eager=True,
+            callback=list_settings,
         ),
     ] = False,
     max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel="Training", metavar="N")] = None,
@@ -170,6 +211,53 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a model; the best by validation is what translate uses."""
+    from pathlib import Path
+
+    from nmt.config import Config, Layer, parse_assignment, resolve
+
+    if resume and (overwrite or init_from):
+        raise UsageError(f"--resume and {'--overwrite' if overwrite else '--init-from'} exclude each other")
+    flags: dict[str, object] = {
+        "max_steps": max_steps,
+        "max_epochs": max_epochs,
+        "max_minutes": max_minutes,
+        "batch_tokens": batch_tokens,
+        "accumulate": accumulate,
+        "precision": precision,
+        "seed": seed,
+    }
+    flags = {key: value for key, value in flags.items() if value is not None}
+    assignments = [parse_assignment(each) for each in set or ()]
+    for assignment in assignments:
+        for key in assignment.tables.get("train", {}):
+            if key in flags:
+                raise UsageError(f"{assignment.origin} and --{key.replace('_', '-')} are one setting: give it once")
+        if backend is not None and "backend" in assignment.tables.get("model", {}):
+            raise UsageError(f"{assignment.origin} and --backend are one setting: give it once")
+    layers = [*([context.obj] if context.obj else []), *assignments, Layer("the command line", {"train": flags})]
+    resolve(backend, size, layers)  # wrong usage comes first, whatever the files hold
+
+    from nmt.checkpoint import CONFIG, read_config
+    from nmt.console import Console
+    from nmt.data.shards import Dataset
+    from nmt.train import train as run
+    from nmt.translate import choose_device, set_threads
+
+    place = choose_device(device)
+    set_threads(threads)
+    dataset = Dataset.open(Path(data))
+    base = Config.from_dict(read_config(Path(output))) if resume and Path(output, CONFIG).is_file() else None
+    run(
+        dataset,
+        Path(output),
+        resolve(backend, size, layers, base),
+        Console(quiet),
+        resume=resume,
+        init_from=Path(init_from) if init_from else None,
+        overwrite=overwrite,
+        device=place,
+        compile=place.type == "cuda" if compile is None else compile,
+    )
 
 
 @app.command(epilog="Example: nmt translate run test.en -o test.out --beam-size 4 --length-penalty 0.6")
@@ -374,15 +462,16 @@ def score(
     for path, lines in zip(hypotheses, systems, strict=True):
         for message in scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang):
             console.warn(f"{path}: {message}")
+    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
     how = (references, metrics, tokenize, lowercase, target_lang)
     if sentence:
-        found = by_sentence(hypotheses, [scoring.sentence_scores(lines, *how) for lines in systems], format == "json")
+        found = by_sentence(names, [scoring.sentence_scores(lines, *how) for lines in systems], format == "json")
     else:
         if len(systems) > 1:
             scores = scoring.compare(systems, *how, bootstrap or 1000)
         else:
             scores = [scoring.score(systems[0], *how, bootstrap)]
-        found = (as_json if format == "json" else as_text)(hypotheses, scores)
+        found = (as_json if format == "json" else as_text)(names, scores)
     with open_text(output) as writer:
         for line in found:
             for part in line.split("\n"):

@@ -1,6 +1,7 @@
 """Options that several commands share, and `--config`: a file that gives the defaults of any of them."""
 
 import typing
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -35,27 +36,42 @@ def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
     from nmt.config import TrainConfig, convert, did_you_mean, keys, read_toml
 
     layer = read_toml(path)
-    table = str(context.info_name)
-    hints = typing.get_type_hints(context.command.callback, include_extras=True)
-    found: dict[str, tuple[str, bool]] = {}  # key -> parameter, and whether the key says the opposite (--no-compile)
-    for each in context.command.params:
-        if each.param_type_name == "option" and each.name in hints and each.name not in NOT_IN_FILES:
-            for spelling in (*each.opts, *each.secondary_opts):
-                if spelling.startswith("--"):
-                    found[spelling[2:].replace("-", "_")] = (each.name, spelling in each.secondary_opts)
+    table, found = str(context.info_name), defaults(context)
     settings = keys(TrainConfig) if table == "train" else {}
-    defaults = {}
+    values: dict[str, Any] = {}
     for key, value in layer.tables.get(table, {}).items():
         where = layer.where(table, key)
         if key in settings:
             continue  # read with the other settings, where `--set` can still win over it
         if key not in found:
             raise UsageError(f"{where}: unknown key {table}.{key}{did_you_mean(key, [*found, *settings])}")
-        name, opposite = found[key]
-        converted = convert(value, typing.get_args(hints[name])[0], f"{table}.{key}", where)
-        defaults[name] = not converted if opposite else converted
-    context.obj, context.default_map = layer, defaults
+        converted = convert(value, found[key].type, f"{table}.{key}", where)
+        values[found[key].parameter] = not converted if found[key].opposite else converted
+    context.obj, context.default_map = layer, values
     return path
+
+
+@dataclass(frozen=True)
+class Default:
+    """What a key of a command's table stands for."""
+
+    parameter: str
+    type: Any
+    opposite: bool
+    """The key says the opposite of the parameter: no_compile."""
+
+
+def defaults(context: typer.Context) -> dict[str, Default]:
+    """The keys of a command's table in a file: its long options, with `_` for `-`."""
+    hints = typing.get_type_hints(context.command.callback, include_extras=True)
+    found = {}
+    for each in context.command.params:
+        if each.param_type_name == "option" and each.name in hints and each.name not in NOT_IN_FILES:
+            for spelling in (*each.opts, *each.secondary_opts):
+                if spelling.startswith("--"):
+                    kind = typing.get_args(hints[each.name])[0]
+                    found[spelling[2:].replace("-", "_")] = Default(each.name, kind, spelling in each.secondary_opts)
+    return found
 
 
 def given(context: typer.Context, *names: str) -> list[str]:

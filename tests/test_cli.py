@@ -1,0 +1,302 @@
+"""The command line as a person and a script meet it: streams, exit codes, messages, files, and one toy run from text to score."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import nmt
+from nmt.cli import main
+
+COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info")
+
+
+def nmt_process(
+    *words: str | Path, environment: dict[str, str] | None = None, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """`nmt WORDS` in a process of its own, for what only a process has: locale, exit status, pipes."""
+    return subprocess.run(
+        [sys.executable, "-m", "nmt", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, **(environment or {})},
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    """Exit code and error of a command line that must fail: one line on stderr, nothing on stdout."""
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("nmt: error: ") and err.count("\n") == 1 and err.endswith("\n"), err
+    return code, err.removeprefix("nmt: error: ").rstrip("\n")
+
+
+def text(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+# Help and start-up
+
+
+@pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    program = (
+        "import sys; from nmt.cli import main; code = main(sys.argv[1:]); "
+        "assert not {'torch', 'numpy', 'sentencepiece', 'sacrebleu', 'matplotlib', 'safetensors'} & set(sys.modules); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words, "--help"], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"Usage: nmt" in done.stdout and done.stderr == b""
+
+
+def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    promised = {
+        "preprocess": "output valid-source valid-target valid-size source-lang target-lang vocab-size tokenizer shared-vocab separate-vocabs "
+        "lowercase normalization character-coverage byte-fallback max-length max-ratio dedup vocab-from workers seed overwrite config quiet",
+        "train": "output backend size config set max-steps max-epochs max-minutes batch-tokens accumulate resume init-from overwrite device "
+        "precision compile no-compile list-options threads seed quiet",
+        "translate": "output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best format scores "
+        "alignments attention prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache seed errors overlong continue device threads "
+        "config quiet",
+        "score": "tokenize lowercase target-lang device bootstrap format sentence output config",
+        "logprob": "format output device threads config",
+        "average": "output last overwrite config",
+        "info": "json",
+    }
+    for command, options in promised.items():
+        assert main([command, "--help"]) == 0
+        page = capsys.readouterr().out
+        missing = [option for option in options.split() if f"--{option} " not in page]
+        assert not missing, command
+        assert "nmt " + command in page.split("Example:")[1]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"nmt {nmt.__version__}\n"
+
+
+def test_nothing_asked_is_wrong_usage_with_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "preprocess" in err
+
+
+def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    from nmt.config import DataConfig, TrainConfig, keys
+    from nmt.models import BACKENDS
+
+    assert main(["train", "--list-options"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    tables = [("data", DataConfig), ("train", TrainConfig), *(("model", backend.settings) for backend in BACKENDS.values())]
+    for table, settings in tables:
+        for key in keys(settings).values():
+            assert any(line.strip().startswith(f"{table}.{key.name}=") and key.help in line for line in lines), key.name
+    assert any("model.width=512" in line and "an integer" in line and "tiny: 128" in line for line in lines)
+
+
+# Exit codes and messages
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["transalte"], "did you mean 'translate'"),
+        (["translate", "m", "--beam-sizee", "3"], "--beam-size"),
+        (["translate", "m", "--beam-size", "many"], "--beam-size"),
+        (["translate", "m", "--beam-size", "0"], "--beam-size"),
+        (["translate", "m", "--search", "beem"], "--search"),
+        (["translate", "m", "--temperature", "0.5"], "--temperature is an option of --search sample"),
+        (["translate", "m", "--search", "greedy", "--beam-size", "2"], "--beam-size is an option of --search beam"),
+        (["translate", "m", "--n-best", "2"], "--format jsonl"),
+        (["translate", "m", "--continue"], "--continue"),
+        (["translate"], "MODEL"),
+        (["score", "h"], "--reference"),
+        (["score", "h", "-r", "r", "-m", "blue"], "--metric must be one of bleu, chrf, chrf++, ter, not blue"),
+        (["train", "d", "-o", "r", "--set", "train.warmpu=3"], "did you mean 'warmup'?"),
+        (["train", "d", "-o", "r", "--set", "model.cell=gru"], "model.cell belongs to the backend rnn"),
+        (["train", "d", "-o", "r", "--max-steps", "0"], "train.max_steps must be at least 1"),
+        (["train", "d", "-o", "r", "--max-steps", "3", "--set", "train.max_steps=4"], "--max-steps"),
+        (["train", "d", "-o", "r", "--resume", "--overwrite"], "--resume"),
+        (["preprocess", "a", "b", "-o", "c", "--valid-source", "d"], "--valid-target"),
+    ],
+)
+def test_wrong_usage_is_exit_2_before_any_file_is_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text(tmp_path / "h", "a")
+    code, told = refused(capsys, *words)
+    assert code == 2 and message.lower() in told.lower(), told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["preprocess", "missing", "text", "-o", "out"],
+        ["preprocess", "text", "folder", "-o", "out"],
+        ["train", "missing", "-o", "out"],
+        ["train", "folder", "-o", "out"],
+        ["translate", "folder", "missing"],
+        ["translate", "missing", "text"],
+        ["translate", "folder", "folder"],
+        ["translate", "text", "text"],
+        ["translate", "folder", "text", "-o", "missing/out"],
+        ["score", "missing", "-r", "text"],
+        ["score", "text", "-r", "folder"],
+        ["logprob", "missing", "text", "text"],
+        ["logprob", "folder", "missing", "text"],
+        ["average", "missing", "-o", "out"],
+        ["average", "text", "-o", "out"],
+        ["info", "missing"],
+        ["info", "folder"],
+        ["info", "text"],
+        ["score", "text", "-r", "text", "--config", "missing"],
+        ["score", "text", "-r", "text", "--config", "folder"],
+    ],
+)
+def test_a_path_that_cannot_be_is_exit_1_and_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    text(tmp_path / "text", "a b")
+    code, told = refused(capsys, *words)
+    assert code == 1, told
+    assert any(told.startswith(name) for name in ("missing", "folder", "text")), told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_traceback_comes_only_with_debug(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for words in (["--debug", "info", str(tmp_path)], ["info", str(tmp_path), "--debug"]):
+        assert main(words) == 1
+        assert "Traceback" in capsys.readouterr().err
+    refused(capsys, "info", tmp_path)
+
+
+def test_names_that_are_not_utf8_are_told_safely(tmp_path: Path) -> None:
+    done = nmt_process("info", os.fsdecode(os.fsencode(tmp_path) + b"/\xff\nx"))
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"/\\udcff\\nx: no such directory\n")
+
+
+# Defaults from a file
+
+
+def test_a_file_gives_defaults_and_the_command_line_wins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = text(tmp_path / "text", "a b c d e")
+    config = text(tmp_path / "config.toml", "[score]", 'metric = ["chrf", "ter"]', 'format = "json"', "[recipe]", "bleu = 28.4")
+    assert main(["score", str(file), "-r", str(file), "--config", str(config)]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["chrF2", "TER"]
+    assert main(["score", str(file), "-r", str(file), "--config", str(config), "--format", "text", "-m", "bleu"]) == 0
+    assert capsys.readouterr().out.startswith("BLEU|")
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "message"),
+    [
+        ("translate", "beamsize = 3", "unknown key translate.beamsize; did you mean 'beam_size'?"),
+        ("translate", 'beam_size = "3"', "translate.beam_size must be an integer, not '3'"),
+        ("translate", "beam_size = true", "translate.beam_size must be an integer, not true"),
+        ("translate", 'search = "beem"', "translate.search must be beam, greedy or sample, not 'beem'; did you mean 'beam'?"),
+        ("translate", "ensemble = [1]", "translate.ensemble must be text, not 1"),
+        ("translate", 'inputs = ["a"]', "unknown key translate.inputs"),
+        ("preprocess", "separate_vocabs = 1", "preprocess.separate_vocabs must be true or false, not 1"),
+        ("train", 'sise = "tiny"', "unknown key train.sise; did you mean 'size'?"),
+        ("score", 'config = "x"', "unknown key score.config"),
+    ],
+)
+def test_wrong_defaults_are_refused_by_file_line_and_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, line: str, message: str
+) -> None:
+    config = text(tmp_path / "config.toml", "", f"[{command}]", line)
+    code, told = refused(capsys, command, "x", "y", "-o", "z", "--config", config)
+    assert code == 2 and told.startswith(f"{config}:3: {message}"), told
+
+
+def test_every_option_may_stand_in_a_file(tmp_path: Path) -> None:
+    """The keys of a table are exactly the command's long options."""
+    import typer
+
+    from nmt.commands import app
+    from nmt.options import NOT_IN_FILES, defaults
+
+    group = typer.main.get_command(app)
+    for command in COMMANDS:
+        context = typer.Context(group.commands[command], info_name=command)  # type: ignore[attr-defined]
+        spelled = {
+            spelling[2:].replace("-", "_")
+            for parameter in context.command.params
+            for spelling in (*parameter.opts, *parameter.secondary_opts)
+            if spelling.startswith("--")
+        }
+        assert set(defaults(context)) == spelled - {"help", *NOT_IN_FILES}
+
+
+# Streams
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
+    file = text(tmp_path / "text", *(f"line {number} ." for number in range(20_000)))
+    command = f"{sys.executable} -m nmt score {file} -r {file} --sentence -q | head -1; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert done.stdout == b"100.00\t100.00\n"
+    assert int(done.stderr) == 128 + signal.SIGPIPE
+
+
+def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    name = tmp_path / "名前"
+    name.write_bytes("Grüße aus 東京\n".encode())
+    for locale in ({"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):
+        done = nmt_process("score", name, name, "-r", name, "-m", "chrf", "-q", environment=locale)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode().startswith(f"{name}: chrF2|")
+
+
+# score
+
+
+def test_scores_are_read_from_pipes_and_compressed_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    import gzip
+
+    plain = text(tmp_path / "text", "A small test.", "And one more, of course.")
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    done = nmt_process("score", "-", "-r", packed, "-m", "bleu", "--format", "json", stdin=plain.read_bytes())
+    (found,) = json.loads(done.stdout)
+    assert (found["system"], found["name"]) == ("-", "BLEU")
+    assert found["score"] == pytest.approx(100)
+
+
+def test_unequal_counts_name_both_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    short, long = text(tmp_path / "short", "a"), text(tmp_path / "long", "a", "b")
+    for words in (["score", short, "-r", long], ["score", long, "-r", short], ["score", short, "-r", short, "-r", long]):
+        code, told = refused(capsys, *words)
+        assert code == 1 and str(short) in told and str(long) in told
+
+
+def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    reference = text(tmp_path / "reference", *(f"This is sentence number {i}, and it is long." for i in range(20)))
+    worse = text(tmp_path / "worse", *(f"This was a sentence number {i} and it is." for i in range(20)))
+    assert (
+        main(["score", str(worse), str(reference), "-r", str(reference), "-m", "bleu", "--bootstrap", "100", "--format", "json"])
+        == 0
+    )
+    first, second = json.loads(capsys.readouterr().out)
+    assert "p_value" not in first and 0 < second["p_value"] < 0.05
+    assert "bs:100" in second["signature"]
+
+
+def words_of(path: Path) -> Sequence[str]:
+    return path.read_text(encoding="utf-8").splitlines()
