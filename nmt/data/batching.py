@@ -92,7 +92,8 @@ def _likeness(lengths: Ints) -> Ints:
     """
     longest = lengths.max(axis=1, initial=0)
     difference = lengths[:, 0] - lengths[:, 1]
-    return longest * (2 * int(longest.max(initial=0)) + 1) + np.where(longest % 2 == 0, difference, -difference)
+    turned: Ints = np.where(longest % 2 == 0, difference, -difference)
+    return longest * (2 * longest.max(initial=0) + 1) + turned
 
 
 def _cuts(longest: Ints, budget: int) -> list[int]:

@@ -1,0 +1,113 @@
+"""What must be true before the first update: settings that fit the data, the device, the model begun with, the run to resume."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.checkpoint import assign, load_model, read_config, read_state, weights
+from nmt.config import Config
+from nmt.data.batching import batches
+from nmt.data.shards import Dataset
+from nmt.errors import NmtError, UsageError
+from nmt.models.base import Seq2Seq
+
+MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every", "log_every", "keep_last", "average_last")
+"""Settings of `[train]` that a resumed run may have otherwise: when to stop, what to write. All others change the result."""
+
+
+def check(
+    dataset: Dataset, config: Config, device: torch.device, resume: bool, init_from: Path | None, overwrite: bool
+) -> torch.dtype:
+    """The arithmetic that `train.precision` means on this device. UsageError or NmtError for what cannot be."""
+    settings = config.train
+    if resume and (overwrite or init_from is not None):
+        raise UsageError("--resume goes with neither --init-from nor --overwrite")
+    if not len(dataset.train):
+        raise NmtError(f"{dataset.path}: holds no training pairs")
+    if settings.patience and not len(dataset.valid):
+        raise UsageError(f"train.patience needs validation data, and {dataset.path} has none: preprocess with --valid-source")
+    if config.data.bpe_dropout:
+        for subword in (dataset.source, dataset.target):
+            if subword.kind != "bpe":
+                raise UsageError(f"data.bpe_dropout needs data made with --tokenizer bpe, not {subword.kind}")
+    batches(dataset.train.lengths, settings.batch_tokens, seed=settings.seed, epoch=0)  # refuses a pair above the budget
+    if settings.precision == "auto":
+        able = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if able else torch.float32
+    if settings.precision == "float16" and device.type != "cuda":
+        raise UsageError("train.precision float16 needs a GPU; here there are float32 and bfloat16")
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[settings.precision]
+
+
+def check_resumable(run: Path, newest: Path | None, config: Config, dataset: Dataset) -> None:
+    """NmtError where there is no checkpoint or its data was other, UsageError for each setting that a resumed run cannot change."""
+    if newest is None:
+        raise NmtError(f"{run}: was stopped before its first checkpoint, so there is nothing to resume; begin it with --overwrite")
+    stored, wanted = read_config(newest), config.to_dict()
+    conflicts = [
+        f"{table}.{key} ({stored[table].get(key)}, not {wanted[table].get(key)})"
+        for table in wanted
+        for key in sorted(stored[table].keys() | wanted[table].keys())
+        if stored[table].get(key) != wanted[table].get(key) and not _may_change(config, table, key)
+    ]
+    if conflicts:
+        raise UsageError(
+            f"--resume continues {run} as it was begun, so these settings cannot change: {', '.join(conflicts)}; "
+            "to begin anew from its weights, give --init-from"
+        )
+    if read_state(newest)["data"] != fingerprint(dataset):
+        raise NmtError(f"{dataset.path}: is not the data that {run} was trained on; to go on with other data, give --init-from")
+
+
+def _may_change(config: Config, table: str, key: str) -> bool:
+    settings = config.train
+    scheduled = settings.schedule in ("linear", "cosine") or settings.teacher_forcing_end is not None
+    return table == "train" and key in MAY_CHANGE and not (key == "max_steps" and scheduled)
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A checksum of the files that training reads."""
+    total = hashlib.sha256()
+    for path in sorted([*dataset.path.glob("train.*"), *dataset.path.glob("valid.*"), *dataset.path.glob("*.model")]):
+        total.update(path.name.encode())
+        with open(path, "rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def vocabulary(dataset: Dataset) -> dict[str, Any]:
+    """The tables of config.json that come from the data."""
+    sizes = {"source": len(dataset.source), "target": len(dataset.target), "shared": dataset.shared}
+    return {"vocabulary": sizes, "languages": list(dataset.languages)}
+
+
+def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype) -> str:
+    """What is about to be trained, on what, in one line."""
+    number = sum(parameter.numel() for parameter in model.parameters())
+    sizes = f"{len(dataset.source):,}" if dataset.shared else f"{len(dataset.source):,} and {len(dataset.target):,}"
+    lengths = dataset.train.lengths
+    updates = len(batches(lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    return (
+        f"{config.backend}: {number:,} parameters, {sizes} subwords; {len(lengths):,} pairs, {int(lengths[:, 1].sum()):,} target "
+        f"tokens, {updates:,} updates an epoch; {device}, {str(precision).removeprefix('torch.')}{threads}"
+    )
+
+
+def initialise(model: Seq2Seq, config: Config, path: Path, dataset: Dataset) -> None:
+    """Gives `model` the weights of the model at `path`. NmtError where vocabularies or settings differ."""
+    saved = load_model(path)
+    for side, here, there in (("source", dataset.source, saved.source), ("target", dataset.target, saved.target)):
+        if here.fingerprint != there.fingerprint:
+            raise NmtError(
+                f"{path}: its {side} vocabulary of {len(there):,} subwords is not the one of {dataset.path}, of {len(here):,}; "
+                f"preprocess the data with --vocab-from {path}"
+            )
+    found = weights(saved.model)
+    if {name: tensor.shape for name, tensor in found.items()} != {name: tensor.shape for name, tensor in weights(model).items()}:
+        wanted, had = config.to_dict()["model"], saved.config["model"]
+        differ = [f"model.{key} ({had.get(key)}, not {wanted.get(key)})" for key in wanted | had if had.get(key) != wanted.get(key)]
+        raise NmtError(f"{path}: its weights do not fit, since settings differ: {', '.join(differ)}")
+    assign(model, found)

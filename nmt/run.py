@@ -1,0 +1,151 @@
+"""The directory of a run: one process at a time in it, its log, and where it stands.
+
+RUN is a model directory (see `checkpoint`) of the best model so far, with log.jsonl, report.json and checkpoints/.
+"""
+
+import dataclasses
+import fcntl
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers
+from nmt.data.text import reason, sync
+from nmt.errors import NmtError
+
+LOG, REPORT = "log.jsonl", "report.json"
+OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, CHECKPOINTS)
+
+
+@contextmanager
+def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Makes RUN if need be, and holds it against other processes; a process that dies holds nothing.
+
+    NmtError where it is another's, cannot be written, holds something without leave to resume or overwrite (and then only what
+    runs hold is removed), or is to be resumed and is no run.
+    """
+    if resume and not path.is_dir():
+        raise NmtError(f"{path}: no such run; leave out --resume to begin it")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be made ({reason(error)})") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise NmtError(f"{path}: another process is training there; wait for it, or choose another place") from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise NmtError(f"{path}: cannot be written (permission denied)")
+        _make_room(path, resume, overwrite)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_room(path: Path, resume: bool, overwrite: bool) -> None:
+    if (path / CHECKPOINTS).is_dir():
+        remove_leftovers(path)
+        if not any((path / CHECKPOINTS).iterdir()):
+            (path / CHECKPOINTS).rmdir()  # of a run killed before its first checkpoint: nothing is lost
+    present = [child.name for child in path.iterdir()]
+    if resume and present and not any(name in OURS for name in present):
+        raise NmtError(f"{path}: not a run; it holds {min(present)}")
+    if not (resume or overwrite) and present:
+        raise NmtError(f"{path}: is not empty; give --resume to go on with it, --overwrite to begin anew, or another place")
+    if overwrite:
+        for name in reversed(OURS):  # config.json, which says that this is a run, last
+            if name in present:
+                shutil.rmtree(path / name) if name == CHECKPOINTS else (path / name).unlink()
+    (path / CHECKPOINTS).mkdir(exist_ok=True)
+
+
+class Log:
+    """RUN/log.jsonl: one JSON object a line; what is not a finite number is null."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        """Goes on after the first `size` bytes; what a checkpoint does not know of belongs to updates that are lost."""
+        self._path = path
+        if path.exists():
+            os.truncate(path, min(size, path.stat().st_size))
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        line = json.dumps({key: _finite(value) for key, value in event.items()}, allow_nan=False) + "\n"
+        with open(self._path, "ab") as stream:
+            stream.write(line.encode())
+
+    def size(self) -> int:
+        """Bytes so far, now safe on the disk."""
+        if not self._path.exists():
+            return 0
+        sync(self._path)
+        return self._path.stat().st_size
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass
+class Interval:
+    """Sums over the updates since the last line of the log; skipped ones have no part in loss, nll and tokens."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    real: int = 0
+    padded: int = 0
+    seconds: float = 0.0
+    norms: list[float | None] = field(default_factory=list)
+    """Of the gradient of each update before clipping; None where it is no finite number."""
+
+    def report(self) -> dict[str, Any]:
+        """The numbers of a line of the log. loss and nll are per target token, `</s>` included."""
+        return {
+            "loss": self.loss / self.tokens if self.tokens else math.nan,
+            "nll": self.nll / self.tokens if self.tokens else math.nan,
+            "grad_norm": self.norms[-1],
+            "grad_norms": self.norms,
+            "tokens": self.tokens,
+            "padding": 1 - self.real / self.padded,
+            "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
+        }
+
+
+@dataclass
+class State:
+    """Where a run stands; with the tensors, all that a checkpoint holds."""
+
+    step: int = 0
+    """Updates done, skipped ones included."""
+    epoch: int = 0
+    position: int = 0
+    """Updates done in this epoch."""
+    seconds: float = 0.0
+    """Time spent, over all resumes."""
+    best_score: float | None = None
+    best_step: int | None = None
+    waited: int = 0
+    """Validations in a row that were not better than the best."""
+    validated: int | None = None
+    """The step of the last validation."""
+    finished: int | None = None
+    """The step after which training last came to its end, with nothing left to do but go on."""
+    skipped: int = 0
+    bad: int = 0
+    """Updates in a row, up to this one, that were skipped."""
+    interval: Interval = field(default_factory=Interval)
+    scaler: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "State":
+        """The inverse of `dataclasses.asdict`; other keys are ignored."""
+        known = {item.name: value[item.name] for item in dataclasses.fields(cls)}
+        return cls(**{**known, "interval": Interval(**known["interval"])})

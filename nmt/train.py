@@ -1,0 +1,357 @@
+"""The training loop. An update is: batch, forward, loss, backward (for each micro-batch), clip, finite check, step; then log,
+validate, save, stop?
+
+What random numbers an update sees and which pairs it holds are functions of (seed, step) and (seed, epoch), so a checkpoint needs
+no more than weights, optimizer and a few numbers, and a resumed run continues exactly.
+"""
+
+import dataclasses
+import math
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt import checkpoint, loss
+from nmt.config import Config
+from nmt.console import Console, Progress, rate, seconds
+from nmt.data.batching import Batch
+from nmt.data.shards import Dataset
+from nmt.data.text import read_json, write_json
+from nmt.data.updates import Feed, Update
+from nmt.errors import NmtError
+from nmt.models import build
+from nmt.models.base import Seq2Seq
+from nmt.preflight import check, check_resumable, describe, fingerprint, initialise, vocabulary
+from nmt.run import LOG, REPORT, Interval, Log, State, opened
+from nmt.schedule import learning_rate, paper_rate
+from nmt.signals import deferred
+from nmt.validate import Validation, better
+
+BAD_UPDATES = 10
+"""Updates in a row whose loss or gradient is not finite, after which there is no hope."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How training ended."""
+
+    run: Path
+    step: int
+    reason: str
+    best_score: float | None
+    """By the metric of the configuration; None without validation data."""
+    best_step: int | None
+
+
+def train(
+    dataset: Dataset,
+    run: Path,
+    config: Config,
+    console: Console,
+    *,
+    resume: bool = False,
+    init_from: Path | None = None,
+    overwrite: bool = False,
+    device: torch.device,
+    compile: bool = False,
+) -> Result:
+    """Trains the network that `config` describes and leaves it in `run`, the best by validation in `run` itself.
+
+    SIGINT and SIGTERM end training after the update in progress, with a checkpoint; then the signal acts as it would have before.
+    Raises UsageError and NmtError for all that can be known before the first update, and NmtError when memory runs out or
+    the loss is no longer a number; checkpoints that stand are kept then.
+    """
+    precision = check(dataset, config, device, resume, init_from, overwrite)
+    with opened(run, resume, overwrite):
+        newest = checkpoint.latest_checkpoint(run)
+        if resume:
+            check_resumable(run, newest, config, dataset)
+        torch.manual_seed(_mixed(config.train.seed))
+        model = build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
+        if init_from is not None:
+            initialise(model, config, init_from, dataset)
+        training = _Training(dataset, run, config, console, model.to(device), device, precision, compile)
+        training.begin(newest)
+        return training.run()
+
+
+class _Training:
+    """A run while it is trained."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        run: Path,
+        config: Config,
+        console: Console,
+        model: Seq2Seq,
+        device: torch.device,
+        precision: torch.dtype,
+        compile: bool,
+    ) -> None:
+        self.dataset, self.path, self.config, self.settings, self.console = dataset, run, config, config.train, console
+        self.model, self.device, self.precision = model.train(), device, precision
+        self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
+        settings = self.settings
+        self.optimizer = torch.optim.Adam(
+            model.parameters(), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
+        )
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
+        budget = math.ceil(settings.batch_tokens / settings.accumulate)
+        self.validation = Validation.open(dataset, budget, settings.valid_beam, device)
+        self.peak = settings.learning_rate or paper_rate(config.model.width, settings.warmup)
+        self.data = fingerprint(dataset)
+        self.description = {**config.to_dict(), **vocabulary(dataset)}
+        self.feed = Feed(
+            dataset,
+            model.start_token,
+            settings.batch_tokens,
+            settings.accumulate,
+            config.data.bpe_dropout,
+            settings.seed,
+            directory=run,
+        )
+        self.state = State()
+        self.began = seconds()
+
+    def begin(self, newest: Path | None) -> None:
+        """From the checkpoint `newest`, or from the start."""
+        if newest is not None:
+            kept = checkpoint.load_checkpoint(newest, self.model, self.optimizer)
+            self.state = State.from_dict(kept)
+            self.began -= self.state.seconds
+            if self.scaler.is_enabled():
+                self.scaler.load_state_dict(self.state.scaler)
+            self.log = Log(self.path / LOG, kept["log"])
+            self.console.say(f"going on after update {self.state.step:,} ({newest})")
+        else:
+            self.log = Log(self.path / LOG, 0)
+            self.save()  # from here on there is something to resume, whatever the weights came from
+        checkpoint.write_config(self.path, self.description, self.dataset.source, self.dataset.target)
+        write_json(self.path / REPORT, read_json(self.dataset.path / REPORT))
+        self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
+
+    def run(self) -> Result:
+        """The loop."""
+        state, settings = self.state, self.settings
+        progress = self.console.progress("training", "updates", settings.max_steps, state.step)
+        with (
+            closing(self.feed.updates(state.epoch, state.position)) as coming,
+            deferred(self.console.say) as caught,
+            progress as shown,
+        ):
+            while (reason := self.stop_reason()) is None and not caught:
+                self.update(next(coming))
+                if state.step % settings.log_every == 0:
+                    self.log_interval(shown)
+                if self.validation is not None and state.step % settings.valid_every == 0:
+                    self.validate(self.validation)
+                if state.step % settings.save_every == 0:
+                    self.save()
+                shown.advance()
+            self.save()
+        if caught:
+            self.console.say(f"stopped by {signal.Signals(caught[0]).name} after update {state.step:,}; go on with --resume")
+            signal.raise_signal(caught[0])
+        if state.finished != state.step:
+            self.finish()
+        self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
+        return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
+
+    def update(self, update: Update) -> None:
+        """One step of the optimizer, or none where the loss or the gradient is not finite."""
+        began, state, settings = seconds(), self.state, self.settings
+        self.optimizer.zero_grad(set_to_none=True)
+        weight = self.scaler.scale(torch.full((), 1 / update.tokens, device=self.device))
+        sums = loss.nothing(self.device)
+        for part, batch in enumerate(update.parts):
+            torch.manual_seed(_mixed(settings.seed, state.step, part))
+            with _memory(state.step, batch):
+                on_device = batch.to(self.device)
+                with self.autocast():
+                    hidden = self.forward(on_device.src, on_device.src_lengths, on_device.prefix)
+                sums = sums + loss.backward(self.logits, hidden, on_device.target, batch.tokens, settings.label_smoothing, weight)
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
+        total, nll, size = torch.stack((sums.loss, sums.nll, norm.double())).tolist()  # the one wait for the device in an update
+        state.step += 1
+        state.epoch, state.position = (state.epoch + 1, 0) if update.last else (state.epoch, state.position + 1)
+        interval = state.interval
+        if math.isfinite(total) and math.isfinite(size):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.rate()
+            self.scaler.step(self.optimizer)
+            interval.loss, interval.nll, interval.tokens = (
+                interval.loss + total,
+                interval.nll + nll,
+                interval.tokens + update.tokens,
+            )
+            state.bad = 0
+        else:
+            self.skip()
+        self.scaler.update()
+        interval.norms.append(size if math.isfinite(size) else None)
+        interval.real, interval.padded = interval.real + update.real, interval.padded + update.padded
+        interval.seconds += seconds() - began
+
+    def rate(self) -> float:
+        """The learning rate of the update just counted."""
+        settings = self.settings
+        return learning_rate(self.state.step - 1, settings.schedule, self.peak, settings.warmup, settings.max_steps)
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=self.precision, enabled=self.precision != torch.float32)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        with self.autocast():
+            return self.model.logits(hidden)
+
+    def skip(self) -> None:
+        """Counts and says that an update was left out; NmtError when there were too many in a row."""
+        state = self.state
+        state.skipped, state.bad = state.skipped + 1, state.bad + 1
+        self.log.write({"event": "skipped", "step": state.step, "in_a_row": state.bad})
+        self.console.warn(f"update {state.step:,} is skipped: its loss or gradient is not a finite number")
+        if state.bad >= BAD_UPDATES:
+            self.diverged(f"{state.bad} updates in a row had a loss or gradient that is not a finite number")
+
+    def diverged(self, what: str) -> None:
+        way = "train.precision bfloat16, " if self.precision == torch.float16 else ""
+        raise NmtError(
+            f"{what}; the last good checkpoint is {checkpoint.latest_checkpoint(self.path)}: "
+            f"try {way}a lower train.learning_rate, a longer train.warmup or a smaller train.clip_norm"
+        )
+
+    def log_interval(self, shown: Progress) -> None:
+        state, report = self.state, self.state.interval.report()
+        epoch = state.epoch + (state.position > 0)  # counted from 1 for people
+        state.seconds = seconds() - self.began
+        self.log.write(
+            {
+                "event": "train",
+                "step": state.step,
+                "epoch": epoch,
+                **report,
+                "lr": self.rate(),
+                "skipped": state.skipped,
+                "seconds": state.seconds,
+            }
+        )
+        shown.advance(0, f"epoch {epoch}, loss {report['loss']:.3f}, {rate(report['tokens_per_second'])} target tokens/s")
+        state.interval = Interval()
+
+    def validate(self, validation: Validation, event: str = "valid", count: bool = True) -> None:
+        """Scores the model, logs that as `event`, keeps the model if it is the best; `count`: patience wears out if not."""
+        state, metric = self.state, self.settings.metric
+        began = seconds()
+        with self.console.progress("validation", "lines", len(validation.source)) as shown:
+            scores = validation(self.model, shown.advance)
+        improved = better(metric, scores[metric], state.best_score)
+        if event == "valid":
+            state.validated = state.step
+        if improved:
+            state.best_score, state.best_step, state.waited = scores[metric], state.step, 0
+            self.keep()
+        elif count:
+            state.waited += 1
+        details = {"best": improved, "beam": validation.beam, "seconds": seconds() - began}
+        self.log.write({"event": event, "step": state.step, **scores, **details})
+        told = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self.console.say(f"{event} after update {state.step:,}: {told}{' (best)' if improved else ''}")
+
+    def save(self) -> None:
+        """A checkpoint of this step, if there is none. Weights that are not numbers are never saved."""
+        state = self.state
+        newest = checkpoint.latest_checkpoint(self.path)
+        if newest is not None and newest.name == f"step-{state.step}":
+            return
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            self.diverged(f"after update {state.step} the weights are not finite numbers")
+        checkpoint.save_checkpoint(
+            self.path,
+            state.step,
+            self.model,
+            self.optimizer,
+            self.kept(),
+            self.description,
+            self.dataset.source,
+            self.dataset.target,
+            self.settings.keep_last,
+        )
+        if self.validation is None and state.step:
+            self.keep()
+
+    def kept(self) -> dict[str, Any]:
+        """The state as a checkpoint holds it."""
+        self.state.scaler = self.scaler.state_dict()
+        self.state.seconds = seconds() - self.began
+        return {**dataclasses.asdict(self.state), "data": self.data, "log": self.log.size()}
+
+    def keep(self) -> None:
+        """The model as it is becomes the run's."""
+        checkpoint.save_weights(self.path, self.model)
+
+    def finish(self) -> None:
+        """What is done once training has come to its end: the last model and the mean of the last ones compete too."""
+        state, last = self.state, self.settings.average_last
+        if self.validation is not None and state.validated != state.step:
+            self.validate(self.validation, count=False)
+        members = checkpoint.checkpoints(self.path)[-last:] if last else []
+        if members:
+            checkpoint.assign(self.model, checkpoint.mean(members))
+            if self.validation is not None:
+                self.validate(self.validation, event="average", count=False)
+            else:
+                self.keep()
+        state.finished = state.step
+        checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
+
+    def stop_reason(self) -> str | None:
+        """Why no other update is to follow; None while one is."""
+        state, settings = self.state, self.settings
+        if settings.max_steps is not None and state.step >= settings.max_steps:
+            return f"{settings.max_steps:,} updates are done"
+        if settings.max_epochs is not None and state.epoch >= settings.max_epochs:
+            return f"{settings.max_epochs:,} epochs are done"
+        if settings.max_minutes is not None and seconds() - self.began >= 60 * settings.max_minutes:
+            return f"{settings.max_minutes:g} minutes are over"
+        if settings.patience and state.waited >= settings.patience:
+            return f"no better {settings.metric} in {state.waited} validations"
+        return None
+
+    def best(self) -> str:
+        state = self.state
+        return (
+            "" if state.best_score is None else f" (best {self.settings.metric} {state.best_score:.4g}, update {state.best_step:,})"
+        )
+
+
+def _mixed(*key: int) -> int:
+    """A seed out of several numbers: unlike a sum, near keys give unrelated ones."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+
+
+@contextmanager
+def _memory(step: int, batch: Batch) -> Iterator[None]:
+    """Out of memory becomes an NmtError that names the batch's shape."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if (
+            isinstance(error, RuntimeError)
+            and not isinstance(error, torch.OutOfMemoryError)
+            and "allocate memory" not in str(error)
+        ):
+            raise
+        (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
+        raise NmtError(
+            f"out of memory in update {step + 1:,}: a micro-batch of {pairs} pairs, {source} source and {target} target positions each; "
+            "raise --accumulate, or lower --batch-tokens"
+        ) from error

@@ -1,0 +1,92 @@
+"""How good a model is: forced decoding of the validation pairs, and translation of the validation text."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from nmt import loss
+from nmt.data.batching import batches, collate
+from nmt.data.shards import Dataset
+from nmt.data.text import read_lines
+from nmt.errors import NmtError
+from nmt.models.base import Seq2Seq
+from nmt.score import validation_scores
+from nmt.search import Beam, Greedy
+from nmt.translate import Options, Translator
+
+Metric = Literal["bleu", "chrf", "nll", "ppl", "accuracy"]
+
+SMALLER_IS_BETTER = ("nll", "ppl")
+
+
+def better(metric: Metric, score: float, best: float | None) -> bool:
+    """Whether `score` beats `best` (None: nothing yet). What is not a number beats nothing."""
+    if not math.isfinite(score):
+        return False
+    if best is None:
+        return True
+    return score < best if metric in SMALLER_IS_BETTER else score > best
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The validation set, read once. Always float32 and uncompiled, as `nmt translate` runs: its scores are these."""
+
+    dataset: Dataset
+    budget: int
+    beam: int
+    device: torch.device
+    source: list[str]
+    reference: list[str]
+
+    @classmethod
+    def open(cls, dataset: Dataset, budget: int, beam: int, device: torch.device) -> "Validation | None":
+        """None where the data has no validation set. NmtError for one that is damaged.
+
+        `budget` bounds the padded positions of a batch, `beam` is the search's width (1: greedy).
+        """
+        if not len(dataset.valid):
+            return None
+        source, reference = list(read_lines(dataset.valid_source)), list(read_lines(dataset.valid_target))
+        if len(source) != len(reference):
+            raise NmtError(
+                f"{dataset.valid_source} has {len(source):,} lines, {dataset.valid_target} {len(reference):,}: "
+                "run nmt preprocess again"
+            )
+        return cls(dataset, max(budget, int(dataset.valid.lengths.max())), beam, device, source, reference)
+
+    def __call__(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
+        """nll, ppl and accuracy per target token, `</s>` included; bleu and chrf of the translation. Leaves the mode as it was.
+
+        `advance` is told of each number of lines translated.
+        """
+        training = model.training
+        model.eval()
+        scores = {**self._forced(model), **self._translated(model, advance)}
+        model.train(training)
+        return scores
+
+    @torch.no_grad()
+    def _forced(self, model: Seq2Seq) -> dict[str, float]:
+        data = self.dataset.valid
+        total = loss.nothing(self.device)
+        for indices in batches(data.lengths, self.budget, seed=0, epoch=0):
+            batch = collate(data, np.sort(indices), model.start_token).to(self.device)
+            hidden = model(batch.src, batch.src_lengths, batch.prefix)
+            total = total + loss.evaluate(model.logits, hidden, batch.target, batch.tokens, smoothing=0.0)
+        nll = float(total.nll) / total.tokens
+        return {"nll": nll, "ppl": math.exp(nll) if nll < 700 else math.inf, "accuracy": float(total.correct) / total.tokens}
+
+    def _translated(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
+        translator = Translator([model], self.dataset.source, self.dataset.target, self.device)
+        search = Greedy() if self.beam == 1 else Beam(size=self.beam)
+        hypotheses = []
+        for translation in translator.translate(self.source, Options(search=search)):
+            hypotheses.append(translation.text)
+            advance(1)
+        bleu, chrf = validation_scores(hypotheses, self.reference, self.dataset.languages[1])
+        return {"bleu": bleu, "chrf": chrf}
