@@ -105,6 +105,33 @@ class SequencesWriter:
         self.tokens += len(flat)
 
 
+class ParallelWriter:
+    """Writes pairs of lines of ids in chunks; made by `ParallelWriter.create`."""
+
+    def __init__(self, src: SequencesWriter, tgt: SequencesWriter) -> None:
+        self._src, self._tgt = src, tgt
+
+    @classmethod
+    @contextmanager
+    def create(cls, directory: Path, split: str, src_vocab: int, tgt_vocab: int) -> "Iterator[ParallelWriter]":
+        """A writer of the split ("train", "valid") of a directory."""
+        with (
+            SequencesWriter.create(directory / f"{split}.source", src_vocab) as src,
+            SequencesWriter.create(directory / f"{split}.target", tgt_vocab) as tgt,
+        ):
+            yield cls(src, tgt)
+
+    def append(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
+        """More pairs."""
+        self._src.append(src)
+        self._tgt.append(tgt)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What config.json holds of the split, to tell a whole file from a truncated one."""
+        return {"pairs": self._src.lines, "source_tokens": self._src.tokens, "target_tokens": self._tgt.tokens}
+
+
 @dataclass(frozen=True)
 class ParallelData:
     """Pairs of lines: line i of `src` is translated by line i of `tgt`."""

@@ -103,13 +103,13 @@ class Subword:
         """The subwords that ids stand for, as the model spells them: a space is U+2581."""
         return [self._processor.IdToPiece(id) for id in ids]
 
-    def unknown(self, text: str) -> list[str]:
-        """What of a line has no piece: characters, or words for a word model, as often as they occur."""
-        spelled: list[str] = self._processor.Encode(text, out_type=str)
-        found = [piece for piece in spelled if self._processor.PieceToId(piece) == UNK]
+    def uncovered(self, text: str) -> list[str]:
+        """The characters of a line that have no piece, as often as they occur; none for a word model, where that says nothing."""
         if self.kind == "word":
-            return [piece.removeprefix("▁") for piece in found]
-        return [character for piece in found for character in piece if self._processor.PieceToId(character) == UNK]
+            return []
+        spelled: list[str] = self._processor.Encode(text, out_type=str)
+        unknown = [piece for piece in spelled if self._processor.PieceToId(piece) == UNK]
+        return [character for piece in unknown for character in piece if self._processor.PieceToId(character) == UNK]
 
 
 def _kind(model: bytes) -> Kind:

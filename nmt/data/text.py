@@ -4,6 +4,7 @@ Only a line feed ends a line; one carriage return before it is dropped, as is a 
 whatever the locale. Outputs are written beside their place and renamed into it, so that what has the final name is whole.
 """
 
+import codecs
 import gzip
 import json
 import lzma
@@ -21,98 +22,105 @@ from nmt.errors import NmtError, UsageError
 
 Errors = Literal["strict", "replace"]
 BOM = "\ufeff"
-_BLOCK = 1 << 18
+BLOCK = 1 << 18
 
 
 def read_lines(
-    path: str | os.PathLike[str], errors: Errors = "strict", on_replaced: Callable[[int], None] | None = None
+    path: str | os.PathLike[str],
+    errors: Errors = "strict",
+    on_replaced: Callable[[int], None] | None = None,
+    name: str | None = None,
 ) -> Iterator[str]:
     """The lines of a text file, of standard input ("-") or of a pipe, each as soon as it has arrived, in flat memory.
 
     Names that end in .gz or .xz are decompressed. With errors="replace" bytes that are not UTF-8 become U+FFFD and `on_replaced`
-    is told the number (from 1) of each such line. Raises NmtError that names file and line for bytes that are not UTF-8, for a
-    path that is missing, a directory or unreadable, and for a truncated or corrupt archive.
+    is told the number (from 1) of each such line, just before the line is given. `name` is what messages call the file. Raises
+    NmtError that names file and line for bytes that are not UTF-8, for a path that is missing, a directory or unreadable, and for
+    a truncated or corrupt archive.
     """
-    number = 0
-    for block in _line_blocks(path):
-        try:
-            lines = block.decode("utf-8").replace("\r\n", "\n").split("\n")
-        except UnicodeDecodeError:
-            lines = None  # one line at a time below, to name the line, and to give all lines before it
-        if lines is None:
-            raw = block.replace(b"\r\n", b"\n").split(b"\n")
-            for i, line in enumerate(raw[:-1] if raw[-1] == b"" else raw):
-                yield _decode(line, path, number + i + 1, errors, on_replaced)
-            number += block.count(b"\n")
-            continue
-        if number == 0 and lines[0].startswith(BOM):
-            lines[0] = lines[0][1:]
-        number += len(lines) - 1
-        if not lines[-1]:
-            lines.pop()
-        yield from lines
+    name = display(path) if name is None else name
+    before = 0
+    with open_bytes(path, name) as read:
+        for block in _whole_lines(read):
+            block = block.removeprefix(codecs.BOM_UTF8) if before == 0 else block
+            block = block.replace(b"\r\n", b"\n")
+            try:
+                lines = block.decode("utf-8").split("\n")
+            except UnicodeDecodeError:
+                for i, line in enumerate(block.removesuffix(b"\n").split(b"\n"), before + 1):
+                    yield _decode(line, i, name, errors, on_replaced)
+                before += block.count(b"\n")
+                continue
+            before += len(lines) - 1
+            if not lines[-1]:  # what follows the last line feed
+                lines.pop()
+            yield from lines
 
 
-def _decode(
-    line: bytes, path: str | os.PathLike[str], number: int, errors: Errors, on_replaced: Callable[[int], None] | None
-) -> str:
+def _decode(line: bytes, number: int, name: str, errors: Errors, on_replaced: Callable[[int], None] | None) -> str:
+    """One line of a block that is not UTF-8 throughout."""
     try:
-        text = line.decode("utf-8")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
         if errors == "strict":
             raise NmtError(
-                f"{display(path)}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} is not valid UTF-8; "
+                f"{name}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} is not valid UTF-8; "
                 "convert the file, or give --errors replace"
             ) from None
-        text = line.decode("utf-8", "replace")
-        if on_replaced is not None:
-            on_replaced(number)
-    return text.removeprefix(BOM) if number == 1 else text
+    if on_replaced is not None:
+        on_replaced(number)
+    return line.decode("utf-8", "replace")
 
 
-def _line_blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Blocks of whole lines; only the last may lack its line feed. A block is what has arrived, so a pipe is never waited for."""
-    with _open_input(path) as read:
-        pending: list[bytes] = []  # pieces of an unfinished line, joined once: a long line costs no quadratic copying
-        while data := read(_BLOCK):
-            end = data.rfind(b"\n") + 1
-            if end:
-                yield b"".join([*pending, data[:end]])
-                pending.clear()
-            if end < len(data):
-                pending.append(data[end:])
-        if pending:
-            yield b"".join(pending)
+def _whole_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Blocks of whole lines; only the last may lack its line feed. A block is what has arrived: a pipe is not waited for."""
+    pending: list[bytes] = []  # pieces of an unfinished line, joined once: a long line is not copied over and over
+    while data := read(BLOCK):
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*pending, data[:end]])
+            pending.clear()
+        if end < len(data):
+            pending.append(data[end:])
+    if pending:
+        yield b"".join(pending)
 
 
 @contextmanager
-def _open_input(path: str | os.PathLike[str]) -> Iterator[Callable[[int], bytes]]:
-    """A function that reads at most so many bytes, fewer where fewer have arrived, none at the end."""
-    name = os.fspath(path)
-    if name == "-":
+def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[int], bytes]]:
+    """A function that reads at most so many bytes, decompressed; fewer where fewer have arrived, none at the end.
+
+    Raises NmtError as `read_lines` does.
+    """
+    if os.fspath(path) == "-":
         if sys.stdin is None:
             raise NmtError("standard input is closed; name a file")
-        read1: Callable[[int], bytes] = getattr(sys.stdin.buffer, "read1")  # noqa: B009  every buffer has it, its type does not
-        yield read1
+        yield _stdin_reader(sys.stdin.buffer)
         return
     try:
-        with open(name, "rb", buffering=0) as raw:
-            if name.endswith(".gz"):
+        with open(path, "rb", buffering=0) as raw:
+            if os.fspath(path).endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
                     yield unzipped.read1
-            elif name.endswith(".xz"):
+            elif os.fspath(path).endswith(".xz"):
                 with lzma.LZMAFile(raw) as unxzed:
                     yield unxzed.read1
             else:
                 yield raw.read
     except FileNotFoundError:
-        raise NmtError(f"{display(path)}: no such file") from None
+        raise NmtError(f"{name}: no such file") from None
     except IsADirectoryError:
-        raise NmtError(f"{display(path)}: is a directory, not a text file") from None
+        raise NmtError(f"{name}: is a directory, not a text file") from None
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise NmtError(f"{display(path)}: truncated or corrupt archive ({str(error).rstrip('.').lower()}); copy it again") from None
+        raise NmtError(f"{name}: truncated or corrupt archive ({str(error).rstrip('.').lower()}); copy it again") from None
     except OSError as error:
-        raise NmtError(f"{display(path)}: cannot be read ({reason(error)})") from None
+        raise NmtError(f"{name}: cannot be read ({reason(error)})") from None
+
+
+def _stdin_reader(buffer: Any) -> Callable[[int], bytes]:
+    """Unbuffered where there is a descriptor: no lock is held while waiting, which at exit a thread would die of."""
+    read: Callable[[int], bytes] = buffer.raw.read if hasattr(buffer, "raw") else buffer.read1
+    return read
 
 
 def check_inputs(*paths: str | os.PathLike[str]) -> None:

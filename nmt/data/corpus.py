@@ -1,0 +1,152 @@
+"""A parallel corpus: two texts of one line count, read together in chunks as often as needed, and what is dropped of them.
+
+Pipes are copied to a file first. Nothing here grows with the corpus but the digests of `dedup`.
+"""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress, islice
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from nmt.data.text import BLOCK, Errors, display, open_bytes, read_lines, rereadable
+from nmt.errors import NmtError
+
+CHUNK = 4096
+"""Pairs read, and encoded, at a time."""
+
+FIRST_LINES = 5
+"""Line numbers of dropped pairs that a report shows of each reason."""
+
+Reason = Literal["invalid_utf8", "empty", "duplicate", "too_long", "ratio"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+class Pair(NamedTuple):
+    """Line `number` (from 1) of both sides."""
+
+    number: int
+    source: str
+    target: str
+
+
+@dataclass
+class Drops:
+    """Pairs left out: how many for each reason, and the first line numbers."""
+
+    counts: Counter[Reason] = field(default_factory=Counter)
+    lines: dict[Reason, list[int]] = field(default_factory=lambda: {reason: [] for reason in REASONS})
+
+    def add(self, reason: Reason, number: int) -> None:
+        self.counts[reason] += 1
+        self.lines[reason] = sorted([*self.lines[reason], number])[:FIRST_LINES]
+
+    def __str__(self) -> str:
+        """For a message: "empty 3 (first in line 7), too_long 40 (first in line 1)"."""
+        dropped = [reason for reason in REASONS if self.counts[reason]]
+        return ", ".join(f"{reason} {self.counts[reason]:,} (first in line {self.lines[reason][0]})" for reason in dropped)
+
+
+class Chunk(NamedTuple):
+    """Consecutive lines of both sides, the first of which has the number `first`."""
+
+    first: int
+    source: list[str]
+    target: list[str]
+    damaged: frozenset[int]
+    """Numbers of the lines that were not UTF-8 on either side."""
+
+
+class TextFilter:
+    """Tells which pairs are text on both sides and, with `dedup`, stand there for the first time. One for each pass."""
+
+    def __init__(self, dedup: bool) -> None:
+        self.drops = Drops()
+        self._dedup = dedup
+        self._seen: set[bytes] = set()
+
+    def keep(self, chunk: Chunk) -> list[Pair]:
+        """The pairs of the next chunk that pass; the others are added to `drops`."""
+        kept = []
+        for number, (source, target) in enumerate(zip(chunk.source, chunk.target, strict=True), chunk.first):
+            if number in chunk.damaged:
+                self.drops.add("invalid_utf8", number)
+            elif not source or not target or source.isspace() or target.isspace():
+                self.drops.add("empty", number)
+            elif self._dedup and self._repeated(source, target):
+                self.drops.add("duplicate", number)
+            else:
+                kept.append(Pair(number, source, target))
+        return kept
+
+    def _repeated(self, source: str, target: str) -> bool:
+        """By 128 bits of the pair: among 10^12 pairs two different ones share theirs with a probability of 10^-15."""
+        digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=16).digest()
+        repeated = digest in self._seen
+        self._seen.add(digest)
+        return repeated
+
+
+@dataclass(frozen=True)
+class Side:
+    """A text of the corpus: where it is read, and what messages call it."""
+
+    path: str
+    name: str
+
+
+class Corpus:
+    """Two texts whose lines belong together."""
+
+    def __init__(self, source: str, target: str, errors: Errors, spool: Path) -> None:
+        """Copies what can be read only once to `spool`.*, both at the same time: one writer may feed both."""
+        self._errors = errors
+        self.source, self.target = _spooled([source, target], [Path(f"{spool}.source"), Path(f"{spool}.target")])
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All pairs of lines, CHUNK or fewer at a time. Raises NmtError with both counts where one text ends before the other."""
+        damaged: set[int] = set()
+        source, target = (read_lines(side.path, self._errors, damaged.add, side.name) for side in (self.source, self.target))
+        first = 1
+        while True:
+            src, tgt = list(islice(source, CHUNK)), list(islice(target, CHUNK))
+            if len(src) != len(tgt):
+                counts = [first - 1 + len(lines) + sum(1 for _ in rest) for lines, rest in ((src, source), (tgt, target))]
+                raise NmtError(
+                    f"{self.source.name} has {counts[0]:,} lines and {self.target.name} has {counts[1]:,}: "
+                    "line n of the one must translate line n of the other"
+                )
+            if not src:
+                return
+            yield Chunk(first, src, tgt, frozenset(damaged))
+            damaged.clear()
+            first += len(src)
+
+
+def _spooled(paths: Sequence[str], copies: Sequence[Path]) -> list[Side]:
+    """Where each text can be read again and again: its own place, or the copy made here of a pipe.
+
+    In threads, for a writer that feeds two pipes may stop at either. They do not outlive an interrupt.
+    """
+    failures: list[BaseException] = []
+
+    def copy(path: str, to: Path) -> None:
+        try:
+            with open_bytes(path, display(path)) as read, open(to, "wb") as written:
+                while data := read(BLOCK):
+                    written.write(data)
+        except BaseException as error:
+            failures.append(error)
+
+    once = [not rereadable(path) for path in paths]
+    threads = [threading.Thread(target=copy, args=pair, daemon=True) for pair in compress(zip(paths, copies, strict=True), once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return [Side(str(to) if moved else path, display(path)) for path, to, moved in zip(paths, copies, once, strict=True)]

@@ -1,0 +1,504 @@
+"""Preprocess: a parallel corpus becomes filtered, encoded shards, subword models, a validation set and a report.
+
+Three passes over the text, each in memory that does not grow with it: survey (count, check, choose the validation set), train the
+subword model on a sample, encode. The same text and seed give the same bytes, whatever the number of workers.
+"""
+
+import hashlib
+import heapq
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any, Protocol
+
+import nmt
+from nmt.data.corpus import REASONS, Corpus, Drops, Pair, Reason, TextFilter
+from nmt.data.report import Report, SideStatistics
+from nmt.data.shards import FORMAT, ParallelWriter
+from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
+from nmt.data.text import Errors, check_directory, check_inputs, new_directory, open_text, read_json, write_json
+from nmt.errors import NmtError, UsageError
+
+VALID_SHARE = 100
+"""Without other wish one pair in so many is set aside for validation …"""
+VALID_MOST = 1000
+"""… but no more than this."""
+
+ROUND_TRIPS = 10_000
+"""Lines of each side, about, that are encoded, decoded and compared."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command's options, under the names that it gives them. UsageError for values that cannot be."""
+
+    source: str
+    target: str
+    output: str
+    valid_source: str | None = None
+    valid_target: str | None = None
+    valid_size: int | None = None
+    source_lang: str | None = None
+    target_lang: str | None = None
+    vocab_size: int = 8000
+    tokenizer: Kind = "bpe"
+    shared_vocab: bool = True
+    lowercase: bool = False
+    normalization: Normalization = "nmt_nfkc"
+    character_coverage: float = 1.0
+    byte_fallback: bool = False
+    max_length: int = 250
+    max_ratio: float | None = None
+    dedup: bool = False
+    vocab_from: str | None = None
+    vocab_sample: int = 200_000
+    """Pairs that the subword trainer sees: its memory grows by about half a kB a line, its result hardly changes any more."""
+    workers: int | None = None
+    seed: int = 1
+    errors: Errors = "strict"
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.valid_source is None) != (self.valid_target is None):
+            raise UsageError("--valid-source and --valid-target belong together")
+        if self.valid_source is not None and self.valid_size is not None:
+            raise UsageError("--valid-size sets pairs of the corpus aside; it does not go with --valid-source")
+        bounds = {"vocab_size": 1, "max_length": 1, "max_ratio": 1, "vocab_sample": 1, "workers": 1, "valid_size": 0}
+        for name, least in bounds.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+        if not 0 < self.character_coverage <= 1:
+            raise UsageError(f"--character-coverage is a share above 0 and up to 1, not {self.character_coverage}")
+
+    @property
+    def threads(self) -> int:
+        """`workers`, or one for each core that this process may use."""
+        return self.workers or len(os.sched_getaffinity(0))
+
+
+class Advance(Protocol):
+    """A progress bar, or what stands for it."""
+
+    def advance(self, amount: int = 1) -> None: ...
+
+
+class Voice(Protocol):
+    """Where messages go; `nmt.console.Console` is one."""
+
+    def say(self, message: str) -> None: ...
+
+    def warn(self, message: str) -> None: ...
+
+    def progress(self, label: str, unit: str, total: int | None = None) -> AbstractContextManager[Advance]: ...
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass found."""
+
+    read: int
+    text: int
+    """Pairs that have text on both sides (and are new, with --dedup)."""
+    sha256: tuple[str, str]
+    """Of each side's lines as they were read, every one with its line feed."""
+    candidates: list[Pair]
+    """For validation, in the order of choice."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The subword models, and how they were made."""
+
+    source: Subword
+    target: Subword
+    shared: bool
+    trained_on: int
+    """Pairs; none where the models were there before."""
+    skipped_lines: int
+    """Lines of those that were too long for the trainer."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """What was written of the training or the validation set."""
+
+    pairs: int
+    """Lines of each side's text; those left out of the shards counted."""
+    sizes: dict[str, int]
+    drops: Drops
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Pairs and the ids of both sides."""
+
+    pairs: list[Pair]
+    source: list[list[int]]
+    target: list[list[int]]
+
+    def fit(self, drops: Drops, max_length: int, max_ratio: float | None) -> "Encoded":
+        """The pairs that can be trained on; the others are added to `drops`."""
+        kept = []
+        for i, (src, tgt) in enumerate(zip(self.source, self.target, strict=True)):
+            reason = _fault(len(src), len(tgt), max_length, max_ratio)
+            if reason is None:
+                kept.append(i)
+            else:
+                drops.add(reason, self.pairs[i].number)
+        if len(kept) == len(self.pairs):
+            return self
+        return Encoded([self.pairs[i] for i in kept], [self.source[i] for i in kept], [self.target[i] for i in kept])
+
+
+def _fault(source: int, target: int, max_length: int, max_ratio: float | None) -> Reason | None:
+    """Why a pair of so many subwords (EOS not counted) is not one to train on, if so."""
+    if not source or not target:
+        return "empty"
+    longer, shorter = max(source, target), min(source, target)
+    if longer > max_length:
+        return "too_long"
+    if max_ratio is not None and longer > max_ratio * shorter:
+        return "ratio"
+    return None
+
+
+def _encode(pairs: list[Pair], vocabulary: Vocabulary, threads: int) -> Encoded:
+    source = vocabulary.source.encode_batch([pair.source for pair in pairs], threads)
+    target = vocabulary.target.encode_batch([pair.target for pair in pairs], threads)
+    return Encoded(pairs, source, target)
+
+
+def preprocess(options: Options, voice: Voice) -> Report:
+    """Make the directory `options.output`; what it says of the corpus is also in its report.json.
+
+    Raises NmtError where inputs cannot be read, do not belong together or leave nothing to train on, where the vocabulary is too
+    small, or where the output exists. Then nothing is left behind.
+    """
+    valid_paths = [path for path in (options.valid_source, options.valid_target) if path is not None]
+    check_inputs(options.source, options.target, *valid_paths)
+    check_directory(options.output, options.overwrite)
+    borrowed = None if options.vocab_from is None else _borrow(Path(options.vocab_from), options, voice)
+    with new_directory(options.output, options.overwrite) as directory:
+        spool = directory / "spool"
+        spool.mkdir()
+        corpus = Corpus(options.source, options.target, options.errors, spool / "train")
+        given = Corpus(valid_paths[0], valid_paths[1], options.errors, spool / "valid") if valid_paths else None
+        survey = _survey(corpus, options, voice)
+        if given is not None:
+            _check_given(given, voice)
+            reserved: list[Pair] = []
+        else:
+            reserved = survey.candidates[: _valid_size(survey, options, voice)]
+        vocabulary = borrowed or _train_vocabulary(corpus, survey, {pair.number for pair in reserved}, options, voice)
+        if given is not None:
+            held_out: list[Pair] = []
+            texts = ((chunk.source, chunk.target) for chunk in given.chunks())
+        else:
+            held_out = _choose(survey.candidates, len(reserved), vocabulary, options)
+            texts = (pair for pair in [([pair.source for pair in held_out], [pair.target for pair in held_out])])
+        valid, valid_texts = _write_valid(directory, texts, vocabulary, options)
+        sides = _statistics(survey, vocabulary, options)
+        train, repeated = _write_train(directory, corpus, survey, held_out, valid_texts, sides, vocabulary, options, voice)
+        _say_result(valid, repeated, options, voice)
+        shutil.rmtree(spool)
+        vocabulary.source.save(directory / "source.model")
+        vocabulary.target.save(directory / "target.model")
+        write_json(directory / "config.json", _config(train, valid, vocabulary, options))
+        report = _report(survey, train, valid, repeated, sides, vocabulary, options)
+        write_json(directory / "report.json", report.values)
+    return report
+
+
+def _survey(corpus: Corpus, options: Options, voice: Voice) -> Survey:
+    """Read everything once: both sides must have the same number of lines, and some of them text."""
+    hashes = hashlib.sha256(), hashlib.sha256()
+    chosen = random.Random(f"validation {options.seed}")
+    # As many again as needed, for those that turn out to be too long once there are subwords.
+    most = 0 if options.valid_source is not None else 2 * (VALID_MOST if options.valid_size is None else options.valid_size)
+    heap: list[tuple[float, Pair]] = []  # those with the smallest random keys; keys negated: the largest of them is on top
+    text_filter = TextFilter(options.dedup)
+    read = text = 0
+    with voice.progress("reading", "pairs") as progress:
+        for chunk in corpus.chunks():
+            for lines, digest in zip((chunk.source, chunk.target), hashes, strict=True):
+                digest.update("".join(f"{line}\n" for line in lines).encode())
+            kept = text_filter.keep(chunk)
+            read += len(chunk.source)
+            text += len(kept)
+            for pair in kept:
+                key = -chosen.random()
+                if len(heap) < most:
+                    heapq.heappush(heap, (key, pair))
+                elif most and key > heap[0][0]:
+                    heapq.heapreplace(heap, (key, pair))
+            progress.advance(len(chunk.source))
+    if not read:
+        raise NmtError(f"{corpus.source.name} and {corpus.target.name} hold no lines")
+    if not text:
+        raise NmtError(f"{corpus.source.name} and {corpus.target.name}: no pairs left of {read:,}; dropped: {text_filter.drops}")
+    candidates = [pair for _, pair in sorted(heap, reverse=True)]
+    return Survey(read, text, (hashes[0].hexdigest(), hashes[1].hexdigest()), candidates)
+
+
+def _check_given(given: Corpus, voice: Voice) -> None:
+    """Read the validation files once, before the work: nothing of them is left out, but they must belong together."""
+    pairs = damaged = 0
+    for chunk in given.chunks():
+        pairs += len(chunk.source)
+        damaged += len(chunk.damaged)
+    if not pairs:
+        raise NmtError(f"{given.source.name} and {given.target.name} hold no lines")
+    if damaged:
+        voice.warn(f"{given.source.name} and {given.target.name}: bytes that are not UTF-8 replaced in {damaged:,} pairs")
+
+
+def _valid_size(survey: Survey, options: Options, voice: Voice) -> int:
+    """Pairs to set aside, where no validation files are given."""
+    if options.valid_size is not None:
+        size = options.valid_size
+    else:
+        size = min(max(survey.text // VALID_SHARE, 1), VALID_MOST)
+        voice.say(f"no validation set given: {size:,} of {survey.text:,} pairs are set aside (seed {options.seed})")
+    if size >= survey.text:
+        raise NmtError(
+            f"{size:,} of {survey.text:,} pairs with text would be set aside for validation, so that none is left to train on; "
+            "give --valid-size 0, or less, or --valid-source and --valid-target"
+        )
+    return size
+
+
+def _borrow(path: Path, options: Options, voice: Voice) -> Vocabulary:
+    """The subword models of a DATA or MODEL directory."""
+    unused = ("vocab_size", "tokenizer", "shared_vocab", "lowercase", "normalization", "character_coverage", "byte_fallback")
+    given = [field.name for field in fields(options) if field.name in unused and getattr(options, field.name) != field.default]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        voice.warn(f"the subword models come from {path} as they are: {names} not used")
+    source, target = Subword.load(path / "source.model"), Subword.load(path / "target.model")
+    try:
+        shared = bool(read_json(path / "config.json")["vocabulary"]["shared"])
+    except (KeyError, TypeError):
+        raise NmtError(f"{path / 'config.json'}: does not say whether the vocabulary is shared; was it made by nmt?") from None
+    return Vocabulary(source, target, shared, trained_on=0, skipped_lines=0)
+
+
+def _train_vocabulary(corpus: Corpus, survey: Survey, reserved: set[int], options: Options, voice: Voice) -> Vocabulary:
+    """Subword models of a sample of the pairs; the validation set is not in it."""
+    recipe = Recipe(
+        options.tokenizer,
+        options.vocab_size,
+        options.normalization,
+        options.lowercase,
+        options.character_coverage,
+        options.byte_fallback,
+    )
+    population = survey.text - len(reserved)
+    size = min(options.vocab_sample, population)
+    if size < population:
+        voice.say(f"subwords are trained on {size:,} of {population:,} pairs (seed {options.seed}; --vocab-sample)")
+
+    def trained(name: str, lines: Callable[[Pair], tuple[str, ...]]) -> Trained:
+        with voice.progress(f"training {name}", "pairs", size) as progress:
+
+            def text() -> Iterator[str]:
+                for pair in _sample(corpus, reserved, size, population, options):
+                    yield from lines(pair)
+                    progress.advance()
+
+            result = train_subword(text(), recipe, name)
+        if len(result.subword) < options.vocab_size:
+            voice.warn(f"{name}: {len(result.subword):,} subwords are the most that the text supports, not {options.vocab_size:,}")
+        if result.skipped:
+            voice.warn(f"{name}: {result.skipped:,} lines of more than {LONGEST_LINE:,} bytes were not used to train it")
+        return result
+
+    if options.shared_vocab:
+        both = trained("vocabulary", lambda pair: (pair.source, pair.target))
+        return Vocabulary(both.subword, both.subword, True, size, both.skipped)
+    source = trained("source vocabulary", lambda pair: (pair.source,))
+    target = trained("target vocabulary", lambda pair: (pair.target,))
+    return Vocabulary(source.subword, target.subword, False, size, source.skipped + target.skipped)
+
+
+def _sample(corpus: Corpus, reserved: set[int], size: int, population: int, options: Options) -> Iterator[Pair]:
+    """Exactly `size` of the `population` pairs that have text and are not reserved, each equally likely, in their order.
+
+    Selection sampling: Knuth, The Art of Computer Programming, volume 2, algorithm S.
+    """
+    chosen = random.Random(f"vocabulary {options.seed}")
+    text_filter = TextFilter(options.dedup)
+    for chunk in corpus.chunks():
+        for pair in text_filter.keep(chunk):
+            if pair.number in reserved:
+                continue
+            if chosen.random() * population < size:
+                yield pair
+                size -= 1
+                if not size:
+                    return
+            population -= 1
+
+
+def _choose(candidates: list[Pair], size: int, vocabulary: Vocabulary, options: Options) -> list[Pair]:
+    """The first `size` candidates that can be trained on, in the order of the corpus."""
+    fit = _encode(candidates, vocabulary, options.threads).fit(Drops(), options.max_length, options.max_ratio)
+    return sorted(fit.pairs[:size])
+
+
+def _write_valid(
+    directory: Path, texts: Iterator[tuple[list[str], list[str]]], vocabulary: Vocabulary, options: Options
+) -> tuple[Split, set[tuple[str, str]]]:
+    """Write the validation set: its text whole, since scores count every line, its shards without what cannot be trained on.
+
+    Returns its distinct pairs too.
+    """
+    drops = Drops()
+    number = 1
+    distinct: set[tuple[str, str]] = set()
+    with (
+        open_text(directory / "valid.source.txt") as source_text,
+        open_text(directory / "valid.target.txt") as target_text,
+        ParallelWriter.create(directory, "valid", len(vocabulary.source), len(vocabulary.target)) as writer,
+    ):
+        for source, target in texts:
+            pairs = [Pair(i, src, tgt) for i, (src, tgt) in enumerate(zip(source, target, strict=True), number)]
+            for pair in pairs:
+                source_text.write(pair.source)
+                target_text.write(pair.target)
+                distinct.add((pair.source, pair.target))
+            fit = _encode(pairs, vocabulary, options.threads).fit(drops, options.max_length, None)
+            writer.append(fit.source, fit.target)
+            number += len(pairs)
+    return Split(number - 1, writer.sizes, drops), distinct
+
+
+def _write_train(
+    directory: Path,
+    corpus: Corpus,
+    survey: Survey,
+    held_out: list[Pair],
+    valid: set[tuple[str, str]],
+    sides: tuple[SideStatistics, SideStatistics],
+    vocabulary: Vocabulary,
+    options: Options,
+    voice: Voice,
+) -> tuple[Split, int]:
+    """Write the training shards and count what goes in; also how many of their pairs stand in `valid` too, word for word."""
+    aside = {pair.number for pair in held_out}
+    text_filter = TextFilter(options.dedup)
+    drops = text_filter.drops
+    repeated = 0
+    with (
+        ParallelWriter.create(directory, "train", len(vocabulary.source), len(vocabulary.target)) as writer,
+        voice.progress("encoding", "pairs", survey.read) as progress,
+        ThreadPoolExecutor(1) as beside,
+    ):
+
+        def finish(encoded: Encoded) -> int:
+            fit = encoded.fit(drops, options.max_length, options.max_ratio)
+            writer.append(fit.source, fit.target)
+            sides[0].add([pair.source for pair in fit.pairs], fit.source)
+            sides[1].add([pair.target for pair in fit.pairs], fit.target)
+            return sum((pair.source, pair.target) in valid for pair in fit.pairs)
+
+        running: Future[Encoded] | None = None  # native threads encode one chunk while Python is busy with its neighbours
+        for chunk in corpus.chunks():
+            pairs = [pair for pair in text_filter.keep(chunk) if pair.number not in aside]
+            following = beside.submit(_encode, pairs, vocabulary, options.threads)
+            if running is not None:
+                repeated += finish(running.result())
+            running = following
+            progress.advance(len(chunk.source))
+        if running is not None:
+            repeated += finish(running.result())
+    if not writer.sizes["pairs"]:
+        raise NmtError(
+            f"{corpus.source.name} and {corpus.target.name}: no pairs left of {survey.read:,} to train on; dropped: {drops}; "
+            f"--max-length is {options.max_length}"
+        )
+    return Split(writer.sizes["pairs"], writer.sizes, drops), repeated
+
+
+def _statistics(survey: Survey, vocabulary: Vocabulary, options: Options) -> tuple[SideStatistics, SideStatistics]:
+    stride = max(survey.text // ROUND_TRIPS, 1)
+    return (
+        SideStatistics(vocabulary.source, options.max_length, stride),
+        SideStatistics(vocabulary.target, options.max_length, stride),
+    )
+
+
+def _say_result(valid: Split, repeated: int, options: Options, voice: Voice) -> None:
+    """What a person should not miss."""
+    left_out = valid.pairs - valid.sizes["pairs"]
+    if left_out:
+        voice.warn(
+            f"{left_out:,} of {valid.pairs:,} validation pairs are empty or longer than {options.max_length} subwords: "
+            "scores count them, the validation loss does not"
+        )
+    if repeated:
+        voice.warn(f"{repeated:,} training pairs also stand in the validation set, word for word: its scores will flatter")
+
+
+def _config(train: Split, valid: Split, vocabulary: Vocabulary, options: Options) -> dict[str, Any]:
+    """What config.json holds: all that a reader needs. No file names: the same text gives the same bytes wherever it lies."""
+    return {
+        "kind": "data",
+        "format": FORMAT,
+        "version": nmt.__version__,
+        "languages": [options.source_lang, options.target_lang],
+        "vocabulary": {
+            "source": len(vocabulary.source),
+            "target": len(vocabulary.target),
+            "shared": vocabulary.shared,
+            "source_sha256": vocabulary.source.fingerprint,
+            "target_sha256": vocabulary.target.fingerprint,
+        },
+        "splits": {"train": train.sizes, "valid": valid.sizes},
+    }
+
+
+PLACES = ("source", "target", "output", "valid_source", "valid_target", "vocab_from", "workers", "overwrite")
+"""Options that say where and how fast, not what: no trace of them is in the directory."""
+
+
+def _report(
+    survey: Survey,
+    train: Split,
+    valid: Split,
+    repeated: int,
+    sides: tuple[SideStatistics, SideStatistics],
+    vocabulary: Vocabulary,
+    options: Options,
+) -> Report:
+    return Report(
+        {
+            "pairs": {"read": survey.read, "train": train.pairs, "valid": valid.pairs},
+            "dropped": _dropped(train.drops),
+            "validation": {"given": options.valid_source is not None, "left_out": _dropped(valid.drops), "also_in_train": repeated},
+            "vocabulary": {
+                "source": len(vocabulary.source),
+                "target": len(vocabulary.target),
+                "shared": vocabulary.shared,
+                "borrowed": options.vocab_from is not None,
+                "trained_on_pairs": vocabulary.trained_on,
+                "of_pairs": survey.text,
+                "skipped_lines": vocabulary.skipped_lines,
+            },
+            "source": sides[0].summary(),
+            "target": sides[1].summary(),
+            "sha256": {"source": survey.sha256[0], "target": survey.sha256[1]},
+            "options": {field.name: getattr(options, field.name) for field in fields(options) if field.name not in PLACES},
+            "versions": {"nmt": nmt.__version__, **{name: version_of(name) for name in ("sentencepiece", "numpy")}},
+        }
+    )
+
+
+def _dropped(drops: Drops) -> dict[str, Any]:
+    return {reason: {"count": drops.counts[reason], "first_lines": drops.lines[reason]} for reason in REASONS}
