@@ -352,6 +352,6 @@ def _memory(step: int, batch: Batch) -> Iterator[None]:
             raise
         (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
         raise NmtError(
-            f"out of memory in update {step + 1:,}: a micro-batch of {pairs} pairs, {source} source and {target} target positions each; "
+            f"out of memory in update {step + 1:,}: a micro-batch of {pairs} pairs of {source} source and {target} target positions; "
             "raise --accumulate, or lower --batch-tokens"
         ) from error

@@ -93,7 +93,8 @@ def _likeness(lengths: Ints) -> Ints:
     longest = lengths.max(axis=1, initial=0)
     difference = lengths[:, 0] - lengths[:, 1]
     turned: Ints = np.where(longest % 2 == 0, difference, -difference)
-    return longest * (2 * longest.max(initial=0) + 1) + turned
+    key: Ints = longest * (2 * longest.max(initial=0) + 1) + turned
+    return key
 
 
 def _cuts(longest: Ints, budget: int) -> list[int]:
