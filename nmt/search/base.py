@@ -35,6 +35,9 @@ from nmt.vocab import BOS, EOS, PAD, UNK
 NOTHING = PAD
 """Stands in a matrix of tokens where a hypothesis was cut, and after its end."""
 
+MOST_PENALTY = 20
+"""Exponents beyond it overflow at lengths that occur; 0 to 2 is what people use."""
+
 LENGTH_PENALTY = "A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations"
 NO_REPEAT_NGRAM = "never produce a sequence of so many subwords twice in a translation; 0 is off"
 
@@ -83,8 +86,8 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def check_options(length_penalty: float, no_repeat_ngram: int) -> None:
     """Raise UsageError for impossible values of the options that all searches have."""
-    if not math.isfinite(length_penalty):
-        raise UsageError(f"length penalty must be a finite number, not {length_penalty}")
+    if not abs(length_penalty) <= MOST_PENALTY:  # so written, NaN is refused too
+        raise UsageError(f"length penalty must be a number between -{MOST_PENALTY} and {MOST_PENALTY}, not {length_penalty}")
     if no_repeat_ngram < 0:
         raise UsageError(f"no-repeat-ngram must be 0 (off) or more, not {no_repeat_ngram}")
 

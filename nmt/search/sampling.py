@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class Sampling:
     seed: Annotated[int, "seed of the draws; a line's draws depend on it and on the line alone"] = 1
     temperature: Annotated[float, "τ in p ~ exp(z / τ); 0 takes the most probable token"] = 1.0
     top_k: Annotated[int, "draw from the k most probable tokens; 0 is off"] = 0
-    top_p: Annotated[float, "draw from the fewest most probable tokens that make up p; 1 is off"] = 1.0
+    top_p: Annotated[float, "draw from the fewest most probable tokens that make up p, and equals of the last; 1 is off"] = 1.0
     min_p: Annotated[float, "draw from tokens at least p times as probable as the most probable one; 0 is off"] = 0.0
     samples: Annotated[int, "hypotheses drawn for each sentence"] = 1
     length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
@@ -80,34 +81,44 @@ class Sampling:
         return torch.tensor(starts, dtype=torch.int64, device=src.device).view(len(starts), self.samples)
 
     def choose(self, log_probs: Tensor, draw: Tensor) -> Tensor:
-        """The token (R,) that each number of `draw` (R,) in [0, 1) means under `log_probs` (R, V)."""
-        if self.top_k:
-            values, columns = top(log_probs, self.top_k)
-        elif self.top_p < 1:
-            values, columns = log_probs.sort(dim=1, descending=True, stable=True)
-        else:
-            values, columns = log_probs, torch.arange(log_probs.shape[1], device=log_probs.device).expand_as(log_probs)
-        cumulative = self.filtered(values).cumsum(dim=1)
+        """The token (R,) that each number of `draw` (R,) in [0, 1) means under `log_probs` (R, V): inverse transform sampling."""
+        probs, tokens = self.distribution(log_probs)
+        cumulative = probs.cumsum(dim=1, dtype=torch.float64)
         # The first place where the sum exceeds draw * total; a place without probability never is.
         place = torch.searchsorted(cumulative, draw.unsqueeze(1) * cumulative[:, -1:], right=True)
-        return columns.gather(1, place.clamp(max=columns.shape[1] - 1)).squeeze(1)  # NaN finds none; it shows in log_prob
+        place = place.clamp(max=probs.shape[1] - 1)  # of NaN there is no such place; the log-probability will show it
+        return tokens.gather(1, place).squeeze(1)
 
-    def filtered(self, values: Tensor) -> Tensor:
-        """Probabilities (R, C), 0 where filtered out, not renormalised, of candidates with log-probabilities `values`.
-
-        In float64, where sums over a vocabulary are exact enough to be compared with a draw. The candidates are sorted, best
-        first, where top-p is on.
-        """
-        values = values.double()
-        highest = values.amax(dim=1, keepdim=True)
-        # The difference first: the best candidate stays at 0, whatever a tiny temperature makes of the others.
-        probs = ((values - highest) / self.temperature).softmax(dim=1)
+    def distribution(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities (R, C) up to a factor, 0 where filtered out, and the tokens (R, C) they belong to."""
+        if self.top_k:
+            log_probs, tokens = top(log_probs, self.top_k)
+        else:
+            tokens = torch.arange(log_probs.shape[1], device=log_probs.device).expand_as(log_probs)
+        probs = self.tempered(log_probs)
         if self.top_p < 1:
-            before = probs.cumsum(dim=1) - probs
-            beyond = before >= self.top_p
-            beyond[:, 0] = False
-            probs = probs.masked_fill(beyond, 0.0)
-        return probs.masked_fill(probs < self.min_p * probs.amax(dim=1, keepdim=True), 0.0)
+            probs = probs.masked_fill(probs < least_of_nucleus(probs, self.top_p), 0.0)
+        if self.min_p:
+            probs = probs.masked_fill(probs < self.min_p * probs.amax(dim=1, keepdim=True), 0.0)
+        return probs, tokens
+
+    def tempered(self, values: Tensor) -> Tensor:
+        """softmax(values / τ). The best value becomes 0 first, so that it stays one whatever τ makes of the others.
+
+        A float32 holds no temperature beyond these bounds, and within them the limits, argmax and uniform, are reached.
+        """
+        temperature = min(max(self.temperature, 1e-30), 1e30)
+        return ((values - values.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
+
+
+def least_of_nucleus(probs: Tensor, mass: float) -> Tensor:
+    """The smallest probability (R, 1) among the fewest greatest of `probs` (R, C) that sum to `mass`; there is always one."""
+    if probs.device.type == "cpu":  # numpy sorts a vocabulary thirty times as fast as torch does on a CPU
+        ordered = torch.from_numpy(np.sort(probs.numpy(), axis=1)).flip(1)
+    else:
+        ordered = probs.sort(dim=1, descending=True).values
+    before = ordered.cumsum(dim=1, dtype=torch.float64) - ordered
+    return ordered.gather(1, (before < mass).sum(dim=1, keepdim=True).clamp(min=1) - 1)
 
 
 def start_of_stream(seed: int, number: int, ids: list[int]) -> int:

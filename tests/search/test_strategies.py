@@ -160,7 +160,7 @@ def test_contradictions_are_refused(limits: list[int], prefixes: list[list[int]]
 
 @pytest.mark.parametrize("kind", STRATEGIES.values())
 def test_impossible_options_are_refused(kind: type[Greedy] | type[Beam] | type[Sampling]) -> None:
-    for value in (math.nan, math.inf, -math.inf):
+    for value in (math.nan, math.inf, -math.inf, 1e6):
         with pytest.raises(UsageError, match="length penalty"):
             kind(length_penalty=value)
     with pytest.raises(UsageError, match="no-repeat-ngram"):
