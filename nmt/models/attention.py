@@ -3,11 +3,17 @@
 Additive: Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473); dot and bilinear: Luong, Pham, Manning 2015 (1508.04025); scaled dot:
 Vaswani et al. 2017 (1706.03762).
 
-Legend: ... any leading dimensions, T queries, S keys, d width. One convention for every mask: True = may be seen.
+Legend: B sentences, ... any leading dimensions, T queries, S keys, q k v widths of a query, a key, a value. One convention for
+every mask: True = may be seen.
 """
 
+import math
+from abc import ABC, abstractmethod
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from nmt.models.base import Linear
 
 
 def padding_mask(lengths: Tensor, size: int) -> Tensor:
@@ -28,3 +34,97 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """
     hidden = ~mask
     return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(hidden, 0)
+
+
+def batched_product(left: Tensor, right: Tensor) -> Tensor:
+    """left (B, T, n) times right (B, n, S), each pair's result the same to the last bit whatever B.
+
+    A batch of one runs in another kernel than all others and rounds otherwise, so it is made two.
+    """
+    if len(left) == 1:
+        return (left.expand(2, -1, -1) @ right.expand(2, -1, -1))[:1]
+    return left @ right
+
+
+class Score(nn.Module, ABC):
+    """How well a query fits each key, in two parts so that what depends on the keys alone is computed once a sentence."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        """Raises ValueError where the score cannot compare the two widths."""
+        super().__init__()
+
+    @abstractmethod
+    def prepare(self, key: Tensor) -> Tensor:
+        """key (B, S, k) -> what `forward` needs of it (B, S, n)."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """query (B, T, q) and `prepare(key)` -> scores (B, T, S)."""
+
+
+class Additive(Score):
+    """`vᵀ tanh(query W + key U)`, as wide inside as the query (Bahdanau 2014, A.1.2)."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        self.query = Linear(query_width, query_width, bias=False)
+        self.key = Linear(key_width, query_width, bias=False)
+        self.vector = Linear(query_width, 1, bias=False)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        prepared: Tensor = self.key(key)
+        return prepared
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        scores: Tensor = self.vector(torch.tanh(self.query(query).unsqueeze(2) + prepared.unsqueeze(1)))  # (B, T, S, 1)
+        return scores.squeeze(-1)
+
+
+class Dot(Score):
+    """`query · key`, of one width (Luong 2015, "dot")."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        if query_width != key_width:
+            raise ValueError(f"a dot product of a query of width {query_width} and a key of width {key_width}")
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return key
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return batched_product(query, prepared.transpose(1, 2))
+
+
+class Bilinear(Score):
+    """`query W keyᵀ` (Luong 2015, "general")."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        self.key = Linear(key_width, query_width, bias=False)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        prepared: Tensor = self.key(key)
+        return prepared
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return batched_product(query, prepared.transpose(1, 2))
+
+
+class ScaledDot(Dot):
+    """`query · key / √k`: entries of variance 1 give scores of variance 1, whatever the width (Vaswani 2017, 3.2.1)."""
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return super().forward(query / math.sqrt(query.shape[-1]), prepared)
+
+
+SCORES: dict[str, type[Score]] = {"additive": Additive, "dot": Dot, "bilinear": Bilinear, "scaled-dot": ScaledDot}
+
+
+def attend(score: Score, query: Tensor, prepared: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention: (output (B, T, v), weights (B, T, S)).
+
+    query (B, T, q); prepared = `score.prepare(key)` (B, S, n); value (B, S, v); mask broadcast to (B, T, S). Each row of weights
+    sums to 1 over the keys it may see; a query that may see none gets output 0.
+    """
+    weights = masked_softmax(score(query, prepared), mask)
+    return batched_product(weights, value), weights

@@ -1,0 +1,375 @@
+"""Recurrent encoder-decoder, with attention (Bahdanau, Cho, Bengio 2014, arXiv 1409.0473) or without (Sutskever, Vinyals, Le
+2014, 1409.3215; Cho et al. 2014, 1406.1078).
+
+Legend: B sentences, S source positions, T target positions, R = K·B decoder rows, d width, e embedding, c width of an encoder
+state (d for each direction), G gates of a cell, P parts of its state (LSTM: output and memory cell, others: output), V vocabulary.
+
+The attention decoder is the paper's but for this: the gated unit is torch's (the reset gate acts after the product); the output
+layer is `tanh` of one linear layer of s_t, E y_{t-1} and c_t, as wide as the embedding so that the output matrix can be tied to
+it, in place of a maxout of pairs. Of several layers the first attends and the others stand on it, as in GNMT (1609.08144): what
+the last state cannot change is then computed for all steps at once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from nmt.models import base
+from nmt.models.attention import SCORES, attend, padding_mask
+from nmt.models.base import Linear
+from nmt.vocab import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Settings(base.Settings):
+    """Settings of the recurrent backend."""
+
+    layers: Annotated[int, "layers of the encoder and of the decoder"] = 1
+    width: Annotated[int, "units of a layer (d), in each direction"] = 512
+    dropout: Annotated[float, "share of activations dropped in training"] = 0.2
+    embedding: Annotated[int, "size of the word vectors"] = 256
+    cell: Annotated[Literal["rnn", "gru", "lstm"], "the recurrent unit"] = "gru"
+    bidirectional: Annotated[bool, "the encoder reads in both directions"] = True
+    initial_state: Annotated[Literal["zero", "learned"], "what the encoder starts from"] = "zero"
+    attention: Annotated[Literal["additive", "dot", "bilinear", "scaled-dot", "none"], "the score of the attention"] = "additive"
+    context: Annotated[Literal["initial", "every-step"], "without attention: where the decoder sees the source"] = "every-step"
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 1, "width": 256, "embedding": 256, "dropout": 0.3},
+    "small": {"layers": 1, "width": 512, "embedding": 256, "dropout": 0.2},
+    "base": {"layers": 1, "width": 1000, "embedding": 620, "dropout": 0.0},  # the paper's
+    "big": {"layers": 2, "width": 1024, "embedding": 512, "dropout": 0.2},
+}
+
+
+# A cell: gates from the input (R, Gd), gates from the last output (R, Gd), last state (R, P, d) -> next state (R, P, d).
+# Part 0 is the output h. The order of the gates is that of torch's fused layers.
+
+
+def _vanilla(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
+    return torch.tanh(inputs + hidden).unsqueeze(1)
+
+
+def _gated(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
+    width = state.shape[-1]
+    reset, update = torch.sigmoid(inputs[:, : 2 * width] + hidden[:, : 2 * width]).chunk(2, -1)
+    proposal = torch.tanh(torch.addcmul(inputs[:, 2 * width :], reset, hidden[:, 2 * width :]))
+    return torch.lerp(proposal, state[:, 0], update).unsqueeze(1)
+
+
+def _long_short(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
+    enter, forget, proposal, leave = (inputs + hidden).chunk(4, -1)
+    memory = torch.sigmoid(forget) * state[:, 1] + torch.sigmoid(enter) * torch.tanh(proposal)
+    return torch.stack([torch.sigmoid(leave) * torch.tanh(memory), memory], 1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A recurrent unit: torch's fused layers, one step of it, and its sizes."""
+
+    fused: type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]
+    advance: Callable[[Tensor, Tensor, Tensor], Tensor]
+    gates: int
+    parts: int
+
+
+CELLS = {
+    "rnn": Cell(nn.RNN, _vanilla, gates=1, parts=1),
+    "gru": Cell(nn.GRU, _gated, gates=3, parts=1),
+    "lstm": Cell(nn.LSTM, _long_short, gates=4, parts=2),
+}
+
+
+def _orthogonal(weight: Tensor, width: int) -> None:
+    """One orthogonal matrix a gate: a step then neither shrinks nor stretches a state (Bahdanau 2014, B.1)."""
+    for gate in weight.chunk(len(weight) // width):
+        nn.init.orthogonal_(gate)
+
+
+class Recurrent(nn.Module):
+    """Layers of a cell over whole sequences, one fused call; a state (B, layers · directions, P, d) has the batch first.
+
+    In evaluation on a CPU the batch is filled up to a multiple of `Linear.ROWS`: for sequences of one length, no bit of a result
+    then depends on how many others there are (seen with torch 2.13: 1, 2, 3, 5, 6, 7 and 9 rows differ).
+    """
+
+    def __init__(self, cell: Cell, inputs: int, width: int, layers: int, bidirectional: bool, dropout: float) -> None:
+        super().__init__()
+        self.layers = cell.fused(
+            inputs,
+            width,
+            layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+        self.parts = cell.parts
+        for name, parameter in self.layers.named_parameters():
+            if name.startswith("weight_hh"):
+                _orthogonal(parameter, width)
+
+    def _missing(self, rows: Tensor) -> int:
+        return 0 if self.training or rows.device.type != "cpu" else -len(rows) % Linear.ROWS
+
+    def _call(self, inputs, state: Tensor):  # type: ignore[no-untyped-def]  # packed or not: torch types neither
+        state = state.permute(2, 1, 0, 3).contiguous()
+        outputs, last = self.layers(inputs, (state[0], state[1]) if self.parts == 2 else state[0])
+        return outputs, torch.stack(last if self.parts == 2 else (last,)).permute(2, 1, 0, 3)
+
+    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """inputs (R, T, i), state before the first -> outputs (R, T, d) and the state after the last."""
+        missing = self._missing(inputs)
+        outputs, last = self._call(F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing)))
+        return outputs[: len(inputs)], last[: len(inputs)]
+
+    def padded(self, inputs: Tensor, lengths: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """As `forward`, over the first `lengths[i]` ≥ 1 positions of row i only; last states are the last real ones."""
+        rows, size, _ = inputs.shape
+        missing = self._missing(inputs)
+        lengths = F.pad(lengths.cpu(), (0, missing), value=size)  # as long as the others, so that every step has all rows
+        packed = pack_padded_sequence(F.pad(inputs, (0, 0, 0, 0, 0, missing)), lengths, batch_first=True, enforce_sorted=False)
+        packed, last = self._call(packed, F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing)))
+        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=size)
+        return outputs[:rows], last[:rows]
+
+
+class Encoder(nn.Module):
+    """Reads the source in one or two directions."""
+
+    def __init__(self, settings: Settings, layers: int) -> None:
+        super().__init__()
+        cell = CELLS[settings.cell]
+        directions = 1 + settings.bidirectional
+        self.recurrent = Recurrent(cell, settings.embedding, settings.width, layers, settings.bidirectional, settings.dropout)
+        self.directions = directions
+        initial = torch.zeros(layers * directions, cell.parts, settings.width)
+        if settings.initial_state == "learned":
+            self.initial = nn.Parameter(initial)
+        else:
+            self.register_buffer("initial", initial, persistent=False)
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """embedded (B, S, e) -> states (B, S, c), h_j = [→h_j ; ←h_j], and the last of each direction (B, c), [→h_S ; ←h_1]."""
+        state = self.initial.expand(len(embedded), -1, -1, -1)
+        states, last = self.recurrent.padded(embedded, lengths, state)
+        return states, last[:, -self.directions :, 0].flatten(1)
+
+
+@dataclass
+class Memory(base.Memory):
+    """What every decoder keeps of the source."""
+
+    context: Tensor
+    """(B, ·): what the first state is made of."""
+
+
+@dataclass
+class AttentionMemory(Memory):
+    """All encoder states, in the two forms in which the decoder reads them."""
+
+    keys: Tensor
+    """(B, S, n): `Score.prepare` of the states."""
+    values: Tensor
+    """(B, S, Gd + e): the states times every matrix that reads c_t."""
+    mask: Tensor
+    """Bool (B, 1, S): real positions."""
+
+
+@dataclass
+class State(base.State):
+    """What the decoder remembers of a hypothesis."""
+
+    layers: Tensor
+    """(R, layers, P, d)."""
+
+
+M = TypeVar("M", bound=Memory)
+
+
+class Decoder(nn.Module, ABC, Generic[M]):
+    """Makes hidden states of word vectors and a memory."""
+
+    def __init__(self, settings: Settings, layers: int, context: int) -> None:
+        super().__init__()
+        self.cell = CELLS[settings.cell]
+        self.shape = (layers, self.cell.parts, settings.width)
+        self.begin = Linear(context, layers * self.cell.parts * settings.width)
+
+    def start(self, memory: M) -> Tensor:
+        """(B, layers, P, d): s_0 = tanh(W context)."""
+        return torch.tanh(self.begin(memory.context)).view(-1, *self.shape)
+
+    @abstractmethod
+    def remember(self, states: Tensor, last: Tensor, lengths: Tensor) -> M:
+        """What the encoder gives -> what this decoder needs of it."""
+
+    @abstractmethod
+    def run(self, embedded: Tensor, state: Tensor, memory: M) -> tuple[Tensor, Tensor]:
+        """embedded (R, T, e), state (R, layers, P, d) before -> hidden (R, T, e), state after. One step is T = 1."""
+
+    @abstractmethod
+    def weights(self, embedded: Tensor, state: Tensor, memory: M) -> Tensor:
+        """The attention (R, T, S) of `run`. Raises ValueError where there is none."""
+
+
+class ContextDecoder(Decoder[Memory]):
+    """Without attention: the source is one vector, the encoder's last state, seen in s_0 only or at each step as well."""
+
+    def __init__(self, settings: Settings, layers: int, states: int) -> None:
+        super().__init__(settings, layers, context=states)
+        self.every_step = settings.context == "every-step"
+        context = states if self.every_step else 0
+        self.recurrent = Recurrent(self.cell, settings.embedding + context, settings.width, layers, False, settings.dropout)
+        self.readout = Linear(settings.width + settings.embedding + context, settings.embedding)
+
+    def remember(self, states: Tensor, last: Tensor, lengths: Tensor) -> Memory:
+        return Memory(context=last)
+
+    def run(self, embedded: Tensor, state: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        inputs = embedded
+        if self.every_step:
+            context = memory.context.repeat_interleave(len(embedded) // len(memory.context), 0)
+            inputs = torch.cat([embedded, context.unsqueeze(1).expand(-1, embedded.shape[1], -1)], -1)
+        outputs, state = self.recurrent(inputs, state)
+        return torch.tanh(self.readout(torch.cat([outputs, inputs], -1))), state
+
+    def weights(self, embedded: Tensor, state: Tensor, memory: Memory) -> Tensor:
+        raise ValueError("the model has no attention (attention = none)")
+
+
+class AttentionDecoder(Decoder[AttentionMemory]):
+    """Looks at all encoder states anew at each step. c_t is never formed: all that reads it is linear in it, so the states go
+    through those matrices once a sentence and the weighted sum is taken of what comes out.
+    """
+
+    def __init__(self, settings: Settings, layers: int, states: int) -> None:
+        super().__init__(settings, layers, context=settings.width)
+        width, embedding, gates = settings.width, settings.embedding, self.cell.gates * settings.width
+        # A dot product needs keys of the state's width, so the two directions are added up.
+        self.adds_directions = settings.attention in ("dot", "scaled-dot")
+        self.score = SCORES[settings.attention](width, width if self.adds_directions else states)
+        self.values = Linear(states, gates + embedding, bias=False)
+        self.inputs = Linear(embedding, gates)
+        self.hidden = Linear(width, gates)
+        _orthogonal(self.hidden.weight, width)
+        self.upper = Recurrent(self.cell, width, width, layers - 1, False, settings.dropout) if layers > 1 else None
+        self.dropout = nn.Dropout(settings.dropout)
+        self.readout = Linear(width + embedding, embedding)
+
+    def remember(self, states: Tensor, last: Tensor, lengths: Tensor) -> AttentionMemory:
+        width = self.shape[-1]
+        keys = states.view(*states.shape[:2], -1, width).sum(-2) if self.adds_directions else states
+        return AttentionMemory(
+            context=last[:, -width:],  # ←h_1, or →h_S where there is one direction
+            keys=self.score.prepare(keys),
+            values=self.values(states),
+            mask=padding_mask(lengths, states.shape[1]).unsqueeze(1),
+        )
+
+    def _attending_layer(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """state (R, P, d) -> s (R, T, d), the readout's share of c (R, T, e), weights (R, T, S), state after the last."""
+        gates = self.cell.gates * self.shape[-1]
+        sentences = len(memory.keys)
+        outputs, contexts, weights = [], [], []
+        for inputs in self.inputs(embedded).unbind(1):
+            query = state[:, 0].reshape(sentences, -1, self.shape[-1])  # (B, K, d): K hypotheses are K queries
+            read, weight = attend(self.score, query, memory.keys, memory.values, memory.mask)
+            read = read.flatten(0, 1)
+            state = self.cell.advance(inputs + read[:, :gates], self.hidden(state[:, 0]), state)
+            outputs.append(state[:, 0])
+            contexts.append(read[:, gates:])
+            weights.append(weight.flatten(0, 1))
+        return torch.stack(outputs, 1), torch.stack(contexts, 1), torch.stack(weights, 1), state
+
+    def run(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        outputs, contexts, _, first = self._attending_layer(embedded, state[:, 0], memory)
+        after = first.unsqueeze(1)
+        if self.upper is not None:
+            outputs, upper = self.upper(self.dropout(outputs), state[:, 1:])
+            after = torch.cat([after, upper], 1)
+        return torch.tanh(self.readout(torch.cat([outputs, embedded], -1)) + contexts), after
+
+    def weights(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> Tensor:
+        return self._attending_layer(embedded, state[:, 0], memory)[2]
+
+
+class Rnn(base.Seq2Seq):
+    """The recurrent backend. `hidden` is e wide: what the output matrix reads."""
+
+    def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
+        super().__init__()
+        self.start_token = EOS if settings.start == "eos" else BOS
+        encoder_layers = settings.layers if settings.encoder_layers is None else settings.encoder_layers
+        decoder_layers = settings.layers if settings.decoder_layers is None else settings.decoder_layers
+        self.src_embedding = nn.Embedding(src_vocab, settings.embedding)
+        self.tgt_embedding = nn.Embedding(tgt_vocab, settings.embedding)
+        self.output = Linear(settings.embedding, tgt_vocab)
+        nn.init.normal_(self.src_embedding.weight, std=settings.embedding**-0.5)
+        nn.init.normal_(self.tgt_embedding.weight, std=settings.embedding**-0.5)
+        nn.init.zeros_(self.output.bias)
+        if settings.tie_embeddings:
+            self.output.weight = self.tgt_embedding.weight
+            if shared_vocab:
+                self.src_embedding.weight = self.tgt_embedding.weight
+        self.dropout = nn.Dropout(settings.dropout)
+        self.encoder = Encoder(settings, encoder_layers)
+        states = settings.width * self.encoder.directions
+        decoder = ContextDecoder if settings.attention == "none" else AttentionDecoder
+        self.decoder: Decoder[Any] = decoder(settings, decoder_layers, states)
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
+        states, last = self.encoder(self.dropout(self.src_embedding(src)), src_lengths)
+        memory: Memory = self.decoder.remember(states, last, src_lengths)
+        return memory
+
+    def _begin(self, prefix: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        state = self.decoder.start(memory).repeat_interleave(len(prefix) // len(memory.context), 0)
+        return self.dropout(self.tgt_embedding(prefix)), state
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
+        embedded, state = self._begin(prefix, memory)
+        hidden, _ = self.decoder.run(embedded, state, memory)
+        return self.dropout(hidden)  # type: ignore[no-any-return]
+
+    def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
+        return State(self.decoder.start(memory))
+
+    def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own encode
+        embedded = self.dropout(self.tgt_embedding(token)).unsqueeze(1)
+        hidden, layers = self.decoder.run(embedded, state.layers, memory)
+        return self.dropout(hidden.squeeze(1)), State(layers)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def attention(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
+        embedded, state = self._begin(prefix, memory)
+        return self.decoder.weights(embedded, state, memory)
+
+
+def mixed_prefix(
+    model: base.Seq2Seq, prefix: Tensor, memory: base.Memory, teacher_forcing: float, generator: torch.Generator
+) -> Tensor:
+    """The decoder input (B, T) of scheduled sampling (Bengio et al. 2015, 1506.03099): at each position after the first, the
+    token of `prefix` with probability `teacher_forcing`, else the model's most probable one after the mixed tokens so far.
+
+    `decode` of it then gives as many positions as ever: an `</s>` that the model predicts is an input like any other. The
+    prediction is a choice that has no gradient, so the pass that makes it needs none; any backend can be the model.
+    """
+    mixed = prefix.clone()
+    forced = torch.rand(prefix.shape, generator=generator).to(prefix.device) < teacher_forcing
+    state = model.start(memory)
+    with torch.no_grad():
+        for position in range(1, prefix.shape[1]):
+            hidden, state = model.step(mixed[:, position - 1], state, memory)
+            predicted = model.logits(hidden).argmax(-1)
+            mixed[:, position] = torch.where(forced[:, position], prefix[:, position], predicted)
+    return mixed
