@@ -161,17 +161,22 @@ def save_checkpoint(
     target: Subword,
     keep_last: int,
 ) -> Path:
-    """Writes RUN/checkpoints/step-N whole, then removes all but the `keep_last` newest; the best stands in RUN itself."""
+    """Writes RUN/checkpoints/step-N whole, then removes all but the `keep_last` newest; the best stands in RUN itself.
+
+    Step 0 is only there to be resumed from: it goes with the first other one.
+    """
     directory = run / CHECKPOINTS / f"step-{step}"
     with new_directory(directory, overwrite=False) as partial:
         checksum = save_model(partial, model, config, source, target)
         moments = write_tensors(partial / OPTIMIZER, _moments(model, optimizer), checksum)
         write_json(partial / STATE, _sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}))
-    for old in checkpoints(run)[:-keep_last]:
-        # Renamed first: a kill in the middle of the removal leaves no half checkpoint under its own name.
-        doomed = old.with_name(f".{old.name}.removed")
-        os.rename(old, doomed)
-        shutil.rmtree(doomed)
+    kept = checkpoints(run)
+    for old in kept[:-1]:
+        if old not in kept[-keep_last:] or _step(old) == 0:
+            # Renamed first: a kill in the middle of the removal leaves no half checkpoint under its own name.
+            doomed = old.with_name(f".{old.name}.removed")
+            os.rename(old, doomed)
+            shutil.rmtree(doomed)
     return directory
 
 

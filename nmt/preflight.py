@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoint import assign, load_model, read_config, read_state, weights
+from nmt.checkpoint import CONFIG, WEIGHTS, assign, load_model, read_config, read_state, weights
 from nmt.config import Config
 from nmt.data.batching import batches
 from nmt.data.shards import Dataset
@@ -28,6 +28,8 @@ def check(
         raise NmtError(f"{dataset.path}: holds no training pairs")
     if settings.patience and not len(dataset.valid):
         raise UsageError(f"train.patience needs validation data, and {dataset.path} has none: preprocess with --valid-source")
+    if config.backend != "rnn" and (settings.teacher_forcing < 1 or settings.teacher_forcing_end is not None):
+        raise UsageError(f"train.teacher_forcing below 1 is for the rnn backend, not for {config.backend}: it decodes step by step")
     if config.data.bpe_dropout:
         for subword in (dataset.source, dataset.target):
             if subword.kind != "bpe":
@@ -41,11 +43,17 @@ def check(
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[settings.precision]
 
 
-def check_resumable(run: Path, newest: Path | None, config: Config, dataset: Dataset) -> None:
-    """NmtError where there is no checkpoint or its data was other, UsageError for each setting that a resumed run cannot change."""
-    if newest is None:
-        raise NmtError(f"{run}: was stopped before its first checkpoint, so there is nothing to resume; begin it with --overwrite")
-    stored, wanted = read_config(newest), config.to_dict()
+def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset) -> Path | None:
+    """The model whose weights a run to be resumed began with; it is needed where not even a first checkpoint (`newest`) was made.
+
+    UsageError for settings that a resumed run cannot change, NmtError where its data was other or its checkpoints are gone.
+    """
+    if newest is None and (run / WEIGHTS).exists():
+        raise NmtError(f"{run}: has a model but no checkpoint to resume from; begin another run with --init-from {run}")
+    place = newest or run
+    if not (place / CONFIG).is_file():
+        return None  # it was stopped before it wrote anything
+    stored, wanted = read_config(place), config.to_dict()
     conflicts = [
         f"{table}.{key} ({stored[table].get(key)}, not {wanted[table].get(key)})"
         for table in wanted
@@ -57,8 +65,9 @@ def check_resumable(run: Path, newest: Path | None, config: Config, dataset: Dat
             f"--resume continues {run} as it was begun, so these settings cannot change: {', '.join(conflicts)}; "
             "to begin anew from its weights, give --init-from"
         )
-    if read_state(newest)["data"] != fingerprint(dataset):
+    if newest is not None and read_state(newest)["data"] != fingerprint(dataset):
         raise NmtError(f"{dataset.path}: is not the data that {run} was trained on; to go on with other data, give --init-from")
+    return Path(stored["init_from"]) if stored["init_from"] else None
 
 
 def _may_change(config: Config, table: str, key: str) -> bool:
@@ -89,7 +98,8 @@ def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.dev
     sizes = f"{len(dataset.source):,}" if dataset.shared else f"{len(dataset.source):,} and {len(dataset.target):,}"
     lengths = dataset.train.lengths
     updates = len(batches(lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    number_of_threads = torch.get_num_threads()
+    threads = f", {number_of_threads} thread{'s' if number_of_threads > 1 else ''}" if device.type == "cpu" else ""
     return (
         f"{config.backend}: {number:,} parameters, {sizes} subwords; {len(lengths):,} pairs, {int(lengths[:, 1].sum()):,} target "
         f"tokens, {updates:,} updates an epoch; {device}, {str(precision).removeprefix('torch.')}{threads}"

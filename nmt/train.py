@@ -28,9 +28,10 @@ from nmt.data.updates import Feed, Update
 from nmt.errors import NmtError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
-from nmt.preflight import check, check_resumable, describe, fingerprint, initialise, vocabulary
+from nmt.models.rnn import mixed_prefix
+from nmt.preflight import begun_from, check, describe, fingerprint, initialise, vocabulary
 from nmt.run import LOG, REPORT, Interval, Log, State, opened
-from nmt.schedule import learning_rate, paper_rate
+from nmt.schedule import learning_rate, paper_rate, teacher_forcing
 from nmt.signals import deferred
 from nmt.validate import Validation, better
 
@@ -72,12 +73,14 @@ def train(
     with opened(run, resume, overwrite):
         newest = checkpoint.latest_checkpoint(run)
         if resume:
-            check_resumable(run, newest, config, dataset)
+            init_from = begun_from(run, newest, config, dataset)
+        description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
+        checkpoint.write_config(run, description, dataset.source, dataset.target)
         torch.manual_seed(_mixed(config.train.seed))
         model = build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
-        if init_from is not None:
+        if init_from is not None and newest is None:
             initialise(model, config, init_from, dataset)
-        training = _Training(dataset, run, config, console, model.to(device), device, precision, compile)
+        training = _Training(dataset, run, config, description, console, model.to(device), device, precision, compile)
         training.begin(newest)
         return training.run()
 
@@ -90,6 +93,7 @@ class _Training:
         dataset: Dataset,
         run: Path,
         config: Config,
+        description: dict[str, Any],
         console: Console,
         model: Seq2Seq,
         device: torch.device,
@@ -97,6 +101,7 @@ class _Training:
         compile: bool,
     ) -> None:
         self.dataset, self.path, self.config, self.settings, self.console = dataset, run, config, config.train, console
+        self.description = description
         self.model, self.device, self.precision = model.train(), device, precision
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
         settings = self.settings
@@ -108,7 +113,6 @@ class _Training:
         self.validation = Validation.open(dataset, budget, settings.valid_beam, device)
         self.peak = settings.learning_rate or paper_rate(config.model.width, settings.warmup)
         self.data = fingerprint(dataset)
-        self.description = {**config.to_dict(), **vocabulary(dataset)}
         self.feed = Feed(
             dataset,
             model.start_token,
@@ -133,8 +137,7 @@ class _Training:
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
             self.log = Log(self.path / LOG, 0)
-            self.save()  # from here on there is something to resume, whatever the weights came from
-        checkpoint.write_config(self.path, self.description, self.dataset.source, self.dataset.target)
+            self.save()
         write_json(self.path / REPORT, read_json(self.dataset.path / REPORT))
         self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
 
@@ -151,8 +154,9 @@ class _Training:
                 self.update(next(coming))
                 if state.step % settings.log_every == 0:
                     self.log_interval(shown)
+                    state.interval = Interval()
                 if self.validation is not None and state.step % settings.valid_every == 0:
-                    self.validate(self.validation)
+                    self.validate(self.validation, lambda _: shown.advance(0, "validating"))
                 if state.step % settings.save_every == 0:
                     self.save()
                 shown.advance()
@@ -172,12 +176,13 @@ class _Training:
         weight = self.scaler.scale(torch.full((), 1 / update.tokens, device=self.device))
         sums = loss.nothing(self.device)
         for part, batch in enumerate(update.parts):
-            torch.manual_seed(_mixed(settings.seed, state.step, part))
+            seed = _mixed(settings.seed, state.step, part)
+            torch.manual_seed(seed)
             with _memory(state.step, batch):
-                on_device = batch.to(self.device)
+                moved = batch.to(self.device)
                 with self.autocast():
-                    hidden = self.forward(on_device.src, on_device.src_lengths, on_device.prefix)
-                sums = sums + loss.backward(self.logits, hidden, on_device.target, batch.tokens, settings.label_smoothing, weight)
+                    hidden = self.hidden(moved, seed)
+                sums = sums + loss.backward(self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight)
         self.scaler.unscale_(self.optimizer)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
         total, nll, size = torch.stack((sums.loss, sums.nll, norm.double())).tolist()  # the one wait for the device in an update
@@ -200,6 +205,19 @@ class _Training:
         interval.norms.append(size if math.isfinite(size) else None)
         interval.real, interval.padded = interval.real + update.real, interval.padded + update.padded
         interval.seconds += seconds() - began
+
+    def hidden(self, batch: Batch, seed: int) -> Tensor:
+        """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself."""
+        share = self.teacher_forcing()
+        if share == 1:
+            return self.forward(batch.src, batch.src_lengths, batch.prefix)
+        memory = self.model.encode(batch.src, batch.src_lengths)
+        prefix = mixed_prefix(self.model, batch.prefix, memory, share, torch.Generator().manual_seed(seed))
+        return self.model.decode(prefix, memory)
+
+    def teacher_forcing(self) -> float:
+        settings = self.settings
+        return teacher_forcing(self.state.step, settings.teacher_forcing, settings.teacher_forcing_end, settings.max_steps)
 
     def rate(self) -> float:
         """The learning rate of the update just counted."""
@@ -245,14 +263,12 @@ class _Training:
             }
         )
         shown.advance(0, f"epoch {epoch}, loss {report['loss']:.3f}, {rate(report['tokens_per_second'])} target tokens/s")
-        state.interval = Interval()
 
-    def validate(self, validation: Validation, event: str = "valid", count: bool = True) -> None:
+    def validate(self, validation: Validation, advance: Callable[[int], None], event: str = "valid", count: bool = True) -> None:
         """Scores the model, logs that as `event`, keeps the model if it is the best; `count`: patience wears out if not."""
         state, metric = self.state, self.settings.metric
         began = seconds()
-        with self.console.progress("validation", "lines", len(validation.source)) as shown:
-            scores = validation(self.model, shown.advance)
+        scores = validation(self.model, advance)
         improved = better(metric, scores[metric], state.best_score)
         if event == "valid":
             state.validated = state.step
@@ -301,15 +317,18 @@ class _Training:
     def finish(self) -> None:
         """What is done once training has come to its end: the last model and the mean of the last ones compete too."""
         state, last = self.state, self.settings.average_last
-        if self.validation is not None and state.validated != state.step:
-            self.validate(self.validation, count=False)
-        members = checkpoint.checkpoints(self.path)[-last:] if last else []
-        if members:
-            checkpoint.assign(self.model, checkpoint.mean(members))
-            if self.validation is not None:
-                self.validate(self.validation, event="average", count=False)
-            else:
-                self.keep()
+        with self.console.progress("validation", "lines") as shown:
+            if state.interval.norms:
+                self.log_interval(shown)  # and kept: a run that goes on logs the whole interval in its turn
+            if self.validation is not None and state.validated != state.step:
+                self.validate(self.validation, shown.advance, count=False)
+            members = checkpoint.checkpoints(self.path)[-last:] if last else []
+            if members:
+                checkpoint.assign(self.model, checkpoint.mean(members))
+                if self.validation is not None:
+                    self.validate(self.validation, shown.advance, event="average", count=False)
+                else:
+                    self.keep()
         state.finished = state.step
         checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
 
@@ -352,6 +371,6 @@ def _memory(step: int, batch: Batch) -> Iterator[None]:
             raise
         (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
         raise NmtError(
-            f"out of memory in update {step + 1:,}: a micro-batch of {pairs} pairs of {source} source and {target} target positions; "
+            f"out of memory in update {step + 1:,}, with {pairs} pairs of {source} source and {target} target positions at once: "
             "raise --accumulate, or lower --batch-tokens"
         ) from error

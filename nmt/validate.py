@@ -62,7 +62,7 @@ class Validation:
     def __call__(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
         """nll, ppl and accuracy per target token, `</s>` included; bleu and chrf of the translation. Leaves the mode as it was.
 
-        `advance` is told of each number of lines translated.
+        `advance` is told of each line translated.
         """
         training = model.training
         model.eval()
