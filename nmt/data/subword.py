@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import sentencepiece
 
@@ -193,6 +193,9 @@ def train_subword(lines: Iterable[str], recipe: Recipe, name: str) -> Trained:
     # A character model would drop the rarest ones in silence; with room for all, its size tells how many there are.
     smallest = len(SYMBOLS) + 1 + 256 * recipe.byte_fallback
     size = sys.maxunicode if recipe.kind == "char" else max(recipe.vocab_size, smallest)
+    normalization: dict[str, Any] = {"normalization_rule_name": recipe.normalization}
+    if recipe.lowercase:
+        normalization = {"normalizer": _lowercasing(recipe.normalization)}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.Train(
@@ -203,8 +206,7 @@ def train_subword(lines: Iterable[str], recipe: Recipe, name: str) -> Trained:
             hard_vocab_limit=False,
             character_coverage=recipe.character_coverage,
             byte_fallback=recipe.byte_fallback,
-            normalization_rule_name=recipe.normalization,
-            normalizer=_lowercasing(recipe.normalization) if recipe.lowercase else None,
+            **normalization,
             max_sentence_length=2 * LONGEST_LINE,
             num_threads=TRAINER_THREADS,
             minloglevel=2,
