@@ -108,13 +108,13 @@ class Progress:
 
 
 def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> list[str]:
-    """The lines of a table in plain text: first column on the left, the others on the right; never wrapped or cut."""
+    """The lines of a table in plain text, indented below a title: first column on the left, others on the right; never cut."""
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
     lines = [title] if title else []
     for row in [columns, *rows] if any(columns) else rows:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
         cells[0] = row[0].ljust(widths[0])
-        lines.append("  ".join(cells).rstrip())
+        lines.append((("  " if title else "") + "  ".join(cells)).rstrip())
     return lines
 
 

@@ -79,9 +79,9 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.Monke
 def test_tables_align_and_never_cut() -> None:
     assert layout(["dropped", "pairs"], [["too long", "12"], ["empty", "1,003"]], "report") == [
         "report",
-        "dropped   pairs",
-        "too long     12",
-        "empty     1,003",
+        "  dropped   pairs",
+        "  too long     12",
+        "  empty     1,003",
     ]
 
 
