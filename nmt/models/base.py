@@ -8,6 +8,7 @@ so the memory is never copied for each hypothesis of a beam.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -30,6 +31,42 @@ class Settings:
     dropout: Annotated[float, "share of activations dropped in training"] = 0.1
     tie_embeddings: Annotated[bool, "target embedding is the output matrix; the source's too, with one vocabulary"] = True
     start: Annotated[Literal["bos", "eos"], "the decoder starts from <s> or from </s>"] = "bos"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a value that no network can have."""
+        encoder_layers, decoder_layers = self.depths
+        at_least(1, "layers", self.layers)
+        at_least(1, "encoder_layers", encoder_layers)
+        at_least(1, "decoder_layers", decoder_layers)
+        at_least(1, "width", self.width)
+        share("dropout", self.dropout)
+        one_of(("bos", "eos"), "start", self.start)
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Layers of the encoder and of the decoder."""
+        return (
+            self.layers if self.encoder_layers is None else self.encoder_layers,
+            self.layers if self.decoder_layers is None else self.decoder_layers,
+        )
+
+
+def at_least(least: int, name: str, value: int) -> None:
+    """Raises ValueError for a setting below `least`."""
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def share(name: str, value: float) -> None:
+    """Raises ValueError for a dropout outside 0 … 1, and for 1: it would drop everything."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1, not {value}")
+
+
+def one_of(choices: Sequence[str], name: str, value: str) -> None:
+    """Raises ValueError for a setting that is none of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def _select(value: Any, index: Tensor) -> Any:

@@ -1,0 +1,374 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv 1706.03762), post-norm, with cached decoding.
+
+Legend: B sentences, S source positions, T target positions, R = K·B decoder rows, d width, H heads, h = d/H, V vocabulary,
+L decoder layers, C positions a cache has room for. "Pairs" are keys and values side by side: (..., 2h).
+
+The attention projections have no biases, as in the paper; on the keys it would change nothing (softmax ignores what all keys
+share). Queries, keys and values of a layer are one matrix product; so are the memory's keys and values for all decoder layers.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.models import base
+from nmt.models.attention import batched_product, causal_mask, masked_softmax, padding_mask
+from nmt.models.base import Linear
+from nmt.vocab import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class Settings(base.Settings):
+    """Settings of the Transformer backend; the defaults are the paper's base model."""
+
+    heads: Annotated[int, "attention heads; they share the width"] = 8
+    feed_forward: Annotated[int, "inner units of the feed-forward sublayer"] = 2048
+    attention_dropout: Annotated[float, "share of attention weights dropped in training; above 0 is slower"] = 0.0
+    positions: Annotated[Literal["sinusoidal", "none"], "how the network knows the order of its input"] = "sinusoidal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        base.at_least(1, "heads", self.heads)
+        base.at_least(1, "feed_forward", self.feed_forward)
+        base.share("attention_dropout", self.attention_dropout)
+        base.one_of(("sinusoidal", "none"), "positions", self.positions)
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be shared by {self.heads} heads; choose a multiple of the heads")
+        if self.width % 2 and self.positions == "sinusoidal":
+            raise ValueError(f"width {self.width} is odd; sinusoidal positions need an even one")
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 4, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.3},
+    "small": {"layers": 6, "width": 512, "feed_forward": 1024, "heads": 4, "dropout": 0.3},
+    "base": {"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8, "dropout": 0.1},
+    "big": {"layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
+}
+
+
+def sinusoids(first: int, last: int, width: int) -> Tensor:
+    """PE of positions first … last-1, (last-first, d): PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of it (3.5).
+
+    In float64 up to the last rounding: in float32 the angles of far positions have no digits left.
+    """
+    rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(first, last, dtype=torch.float64).unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
+
+
+class Positions(nn.Module):
+    """Sinusoids of any position; not part of a checkpoint."""
+
+    READY = 1024  # kept in a table: enough for all but rare sentences
+    table: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("table", sinusoids(0, self.READY, width), persistent=False)
+
+    def forward(self, first: int, last: int) -> Tensor:
+        """(last-first, d)."""
+        return self.table[first:last] if last <= self.READY else sinusoids(first, last, self.width).to(self.table)
+
+
+def _weights(query: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+    """query (B, H, T, h), pairs (B, H, S, 2h), mask broadcast to (B, H, T, S) -> softmax(Q Kᵀ / √h) (B, H, T, S)."""
+    size = query.shape[-1]
+    scores = batched_product((query * size**-0.5).flatten(0, 1), pairs[..., :size].flatten(0, 1).transpose(1, 2))
+    scores = scores.view(*query.shape[:3], -1)
+    return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
+
+
+def _written_out(query: Tensor, pairs: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention as two products and a softmax, (B, H, T, h): of a sentence, bits depend on T and S, not on its company.
+
+    The fused kernel works a thread's share in buffers of its own, and few queries (1, 2, 3, 5 …) come out otherwise rounded
+    from one thread than from another.
+    """
+    weights = _weights(query, pairs, mask).flatten(0, 1)
+    return batched_product(weights, pairs[..., query.shape[-1] :].flatten(0, 1)).view_as(query)
+
+
+def _fused(query: Tensor, pairs: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """The same as one kernel that never stores the (T, S) weights."""
+    keys, values = pairs.chunk(2, -1)
+    return F.scaled_dot_product_attention(query, keys, values, mask, dropout, is_causal=causal)
+
+
+class Heads(nn.Module):
+    """What self- and cross-attention share: splitting into heads, attending, joining and the output matrix."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.output = _xavier(Linear(width, width, bias=False))
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, H·n) -> (B, H, T, n)."""
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def attend(self, query: Tensor, pairs: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """query (B, H, T, h), pairs (B, H, S, 2h) -> (B, H, T, h)."""
+        if self.training:
+            return _fused(query, pairs, mask, causal, self.dropout)
+        return _written_out(query, pairs, causal_mask(query.shape[2], query.device) if causal else mask)
+
+    def join(self, read: Tensor) -> Tensor:
+        """(B, H, T, h) -> (B, T, d)."""
+        output: Tensor = self.output(read.transpose(1, 2).flatten(2))
+        return output
+
+
+class SelfAttention(Heads):
+    """Multi-head attention of a sequence to itself."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__(width, heads, dropout)
+        # Rows are ordered head by head, each query, key, value: what a cache keeps of a position then lies side by side.
+        self.inputs = _xavier(Linear(width, 3 * width, bias=False), blocks=3)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (B, T, d) -> query (B, H, T, h) and pairs (B, H, T, 2h)."""
+        size = x.shape[-1] // self.heads
+        fused = self.split(self.inputs(x))
+        return fused[..., :size], fused[..., size:]
+
+    def forward(self, x: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """x (B, T, d) -> (B, T, d)."""
+        return self.join(self.attend(*self.project(x), mask, causal))
+
+    def step(self, x: Tensor, cache: Tensor, position: int) -> Tensor:
+        """x (R, 1, d) at `position`, which is written into cache (R, H, C, 2h) -> (R, 1, d)."""
+        query, pairs = self.project(x)
+        cache[:, :, position] = pairs[:, :, 0]
+        return self.join(_written_out(query, cache[:, :, : position + 1]))
+
+
+class CrossAttention(Heads):
+    """Multi-head attention to the memory; all K hypotheses of a sentence are queries to the same pairs."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__(width, heads, dropout)
+        self.query = _xavier(Linear(width, width, bias=False))
+
+    def project(self, x: Tensor, pairs: Tensor) -> Tensor:
+        """x (R, T, d), pairs (B, H, S, 2h) -> query (B, H, K·T, h)."""
+        return self.split(self.query(x).view(len(pairs), -1, x.shape[-1]))
+
+    def forward(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        """x (R, T, d) -> (R, T, d)."""
+        return self.join(self.attend(self.project(x, pairs), pairs, mask)).view_as(x)
+
+    def weights(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        """x (R, T, d) -> (R, T, S), the mean of the heads."""
+        return _weights(self.project(x, pairs), pairs, mask).mean(1).view(*x.shape[:2], -1)
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (3.3)."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.inner = _xavier(Linear(width, inner))
+        self.outer = _xavier(Linear(inner, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.outer(self.inner(x).relu_())
+        return output
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))) (5.4)."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+        """x and the sublayer's output (..., d) -> (..., d)."""
+        output: Tensor = self.norm(x + self.dropout(change))
+        return output
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.after_attention = Residual(settings.width, settings.dropout)
+        self.feed_forward = FeedForward(settings.width, settings.feed_forward)
+        self.after_feed_forward = Residual(settings.width, settings.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, S, d), mask (B, 1, 1, S) -> (B, S, d)."""
+        x = self.after_attention(x, self.attention(x, mask))
+        output: Tensor = self.after_feed_forward(x, self.feed_forward(x))
+        return output
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention and feed-forward."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.after_attention = Residual(settings.width, settings.dropout)
+        self.cross = CrossAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.after_cross = Residual(settings.width, settings.dropout)
+        self.feed_forward = FeedForward(settings.width, settings.feed_forward)
+        self.after_feed_forward = Residual(settings.width, settings.dropout)
+
+    def forward(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        """All positions: x (R, T, d), pairs (B, H, S, 2h) and mask (B, 1, 1, S) of the memory -> (R, T, d)."""
+        return self._read(self._reflect(x), pairs, mask)
+
+    def step(self, x: Tensor, cache: Tensor, position: int, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        """One position: x (R, 1, d) -> (R, 1, d); the earlier ones are in cache (R, H, C, 2h)."""
+        return self._read(self.after_attention(x, self.attention.step(x, cache, position)), pairs, mask)
+
+    def weights(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        """Where `forward` looks in the memory: (R, T, S)."""
+        return self.cross.weights(self._reflect(x), pairs, mask)
+
+    def _reflect(self, x: Tensor) -> Tensor:
+        # The prefix is padded on the right: a real position sees only earlier ones, all real, and nobody uses the others' output.
+        output: Tensor = self.after_attention(x, self.attention(x, None, causal=True))
+        return output
+
+    def _read(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.after_cross(x, self.cross(x, pairs, mask))
+        output: Tensor = self.after_feed_forward(x, self.feed_forward(x))
+        return output
+
+
+@dataclass
+class Memory(base.Memory):
+    """The encoder's output as the decoder layers read it."""
+
+    pairs: list[Tensor]
+    """(B, H, S, 2h) for each decoder layer."""
+    real: Tensor
+    """Bool (B, 1, 1, S): True = may be seen."""
+    padded: bool
+    """False where `real` is known to be True everywhere."""
+
+    def mask(self) -> Tensor | None:
+        """What attention must be told: nothing, where nothing is padded."""
+        return self.real if self.padded else None
+
+
+@dataclass
+class State(base.State):
+    """Keys and values of the positions so far."""
+
+    caches: list[Tensor]
+    """(R, H, C, 2h) for each decoder layer; what stands at `position` and after is without meaning."""
+    position: int
+
+
+class Transformer(base.Seq2Seq):
+    """The Transformer backend."""
+
+    ROOM = 32  # positions by which a cache grows: a copy every 32 steps, and little unused for `select` to carry along
+
+    def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
+        super().__init__()
+        self.start_token = EOS if settings.start == "eos" else BOS
+        self.scale = math.sqrt(settings.width)
+        width = settings.width
+        self.src_embedding = _embedding(src_vocab, width)
+        self.tgt_embedding = _embedding(tgt_vocab, width)
+        self.output = Linear(width, tgt_vocab, bias=False)
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        if settings.tie_embeddings:
+            self.output.weight = self.tgt_embedding.weight
+            if shared_vocab:
+                self.src_embedding.weight = self.tgt_embedding.weight
+        self.positions = Positions(width) if settings.positions == "sinusoidal" else None
+        self.dropout = nn.Dropout(settings.dropout)
+        encoder_layers, decoder_layers = settings.depths
+        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(decoder_layers))
+        # Layer by layer and in each head by head, key then value.
+        self.memory = _xavier(Linear(width, decoder_layers * 2 * width, bias=False), blocks=2 * decoder_layers)
+        self.heads = settings.heads
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
+        size = src.shape[1]
+        real = padding_mask(src_lengths, size)[:, None, None]
+        # Only a CPU can be asked without waiting for it.
+        padded = src.device.type != "cpu" or not bool(real.all())
+        mask = real if padded else None
+        x = self._embed(self.src_embedding(src), 0)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        layers = self.memory(x).view(len(src), size, len(self.decoder), self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        # Each step reads the pairs: they are laid out for it once. In training they are read once.
+        return Memory(list(layers) if self.training else [pairs.contiguous() for pairs in layers], real, padded)
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
+        x = self._embed(self.tgt_embedding(prefix), 0)
+        mask = memory.mask()
+        for layer, pairs in zip(self.decoder, memory.pairs, strict=True):
+            x = layer(x, pairs, mask)
+        return x
+
+    def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
+        rows, heads, _, both = memory.pairs[0].shape
+        return State([pairs.new_empty(rows, heads, self.ROOM, both) for pairs in memory.pairs], 0)
+
+    def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own
+        position, caches = state.position, state.caches
+        if position == caches[0].shape[2]:
+            caches = [F.pad(cache, (0, 0, 0, self.ROOM)) for cache in caches]
+        x = self._embed(self.tgt_embedding(token.unsqueeze(1)), position)
+        mask = memory.mask()
+        for layer, cache, pairs in zip(self.decoder, caches, memory.pairs, strict=True):
+            x = layer.step(x, cache, position, pairs, mask)  # type: ignore[operator]  # a ModuleList forgets its type
+        return x.squeeze(1), State(caches, position + 1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def attention(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
+        """The mean of the heads of the last layer but one, which aligns best (Garg et al. 2019, arXiv 1909.02074)."""
+        chosen = max(len(self.decoder) - 2, 0)
+        x = self._embed(self.tgt_embedding(prefix), 0)
+        mask = memory.mask()
+        for layer, pairs in zip(self.decoder[:chosen], memory.pairs, strict=False):
+            x = layer(x, pairs, mask)
+        weights: Tensor = self.decoder[chosen].weights(x, memory.pairs[chosen], mask)  # type: ignore[operator]  # as in `step`
+        return weights
+
+    def _embed(self, embedded: Tensor, first: int) -> Tensor:
+        """Word vectors (B, T, d) of positions first … -> what the first layer reads (3.4, 3.5)."""
+        x = embedded * self.scale
+        if self.positions is not None:
+            x = x + self.positions(first, first + x.shape[1])
+        output: Tensor = self.dropout(x)
+        return output
+
+
+def _embedding(vocabulary: int, width: int) -> nn.Embedding:
+    embedding = nn.Embedding(vocabulary, width, padding_idx=PAD)
+    nn.init.normal_(embedding.weight, std=width**-0.5)
+    nn.init.zeros_(embedding.weight[PAD])
+    return embedding
+
+
+def _xavier(linear: Linear, blocks: int = 1) -> Linear:
+    """Xavier's uniform distribution, for each of the `blocks` matrices that are fused in one; biases zero."""
+    bound = math.sqrt(6 / (linear.in_features + linear.out_features // blocks))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
+    return linear
