@@ -83,9 +83,9 @@ def _real(hidden: Tensor, target: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
 
 
 def _chunk(logits: Logits, rows: Tensor) -> int:
-    """Rows of a chunk; V is read off the logits of no rows."""
+    """Rows of a chunk; V is read off the logits of one row."""
     with torch.no_grad():
-        return max(1, CHUNK[rows.device.type] // logits(rows[:0]).shape[-1])
+        return max(1, CHUNK[rows.device.type] // logits(rows[:1]).shape[-1])
 
 
 @torch.no_grad()

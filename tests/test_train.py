@@ -1,0 +1,522 @@
+"""Training: what it learns, that it goes on exactly where it stopped, when it stops, what it refuses."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt import loss
+from nmt.checkpoint import checkpoints, load_model, read_state
+from nmt.console import Console, Progress
+from nmt.data.batching import batches
+from nmt.data.resample import resampled
+from nmt.data.shards import Dataset
+from nmt.data.text import read_lines
+from nmt.errors import NmtError, UsageError
+from nmt.run import opened
+from nmt.score import validation_scores
+from nmt.search import Beam
+from nmt.train import BAD_UPDATES, train
+from nmt.translate import Options, Translator
+from nmt.vocab import UNK
+from tests.toys import CPU, QUIET, config, dataset, events, reversed_digits, run, words
+
+BACKENDS = ["rnn", "transformer"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return dataset(tmp_path_factory.mktemp("digits") / "corpus", reversed_digits(300, seed=1), valid=20)
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return dataset(tmp_path_factory.mktemp("words") / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60)
+
+
+def tensors(directory: Path, name: str = "model.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(directory / name)
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("backend", "model", "settings"),
+    [
+        ("rnn", {"width": 64, "embedding": 32}, {"max_steps": 250}),
+        ("transformer", {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128}, {"max_steps": 600}),
+    ],
+)
+def test_both_backends_learn_to_reverse_digits(
+    backend: str, model: dict[str, object], settings: dict[str, object], tmp_path: Path
+) -> None:
+    data = dataset(tmp_path / "corpus", reversed_digits(3000, seed=2), valid=100)
+    settings = {"batch_tokens": 512, "learning_rate": 0.005, "warmup": 50, "valid_every": 1000, "log_every": 50, **settings}
+    run(data, tmp_path / "run", config(backend, model, **settings))
+    (last,) = events(tmp_path / "run", "valid")
+    assert last["accuracy"] > 0.97 and last["bleu"] > 90
+    logged = events(tmp_path / "run", "train")
+    assert logged[-1]["loss"] < 0.5 * logged[0]["loss"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset, tmp_path: Path) -> None:
+    """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
+    settings = {"max_steps": 31, "valid_every": 6, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
+
+    def trained(place: Path, steps: int, resume: bool) -> None:
+        run(subwords, place, config(backend, {"dropout": 0.2}, 0.1, **{**settings, "max_steps": steps}), resume=resume)
+
+    trained(tmp_path / "whole", 31, resume=False)
+    for stop, resume in ((7, False), (18, True), (31, True)):
+        trained(tmp_path / "parts", stop, resume=resume)
+    whole, parts = tmp_path / "whole" / "checkpoints" / "step-31", tmp_path / "parts" / "checkpoints" / "step-31"
+    assert same(tensors(whole), tensors(parts))
+    assert same(tensors(whole, "optimizer.safetensors"), tensors(parts, "optimizer.safetensors"))
+    # A stop has a line for what it cut short, and a validation of its own; all others are the same.
+    logged = {repr(event) for event in events(tmp_path / "parts")}
+    extra = {7, 18}
+    assert {repr(event) for event in events(tmp_path / "whole") if event["event"] == "train"} <= logged
+    assert [event["nll"] for event in events(tmp_path / "whole", "valid")] == [
+        event["nll"] for event in events(tmp_path / "parts", "valid") if event["step"] not in extra
+    ]
+    assert {event["epoch"] for event in events(tmp_path / "whole", "train")} >= {1, 2}
+
+
+KILLER = """
+import os, random, signal, sys, time
+from pathlib import Path
+import torch
+from nmt.data.shards import Dataset
+from tests.toys import config, run
+
+data, place, lives = Dataset.open(Path(sys.argv[1])), Path(sys.argv[2]), random.Random(int(sys.argv[3]))
+torch.set_num_threads(1)
+settings = config("rnn", {"dropout": 0.2}, 0.1, max_steps=40, valid_every=7, save_every=3, log_every=2, keep_last=2, metric="nll")
+kills = 0
+while True:
+    child = os.fork()  # this process has computed nothing, so its children may
+    if child == 0:
+        try:
+            run(data, place, settings, resume=place.exists())
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+    if kills < 12:
+        time.sleep(lives.uniform(0, 0.6))
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status != -signal.SIGKILL:
+        print(kills)
+        sys.exit(status)
+    kills += 1
+"""
+
+
+def test_a_run_killed_at_any_moment_ends_as_if_it_had_not_been(subwords: Dataset, tmp_path: Path) -> None:
+    settings = config(
+        "rnn", {"dropout": 0.2}, 0.1, max_steps=40, valid_every=7, save_every=3, log_every=2, keep_last=2, metric="nll"
+    )
+    run(subwords, tmp_path / "whole", settings)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLER, str(subwords.path), str(tmp_path / "killed"), "1"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 2, "hardly ever killed"
+    for directory in (Path(), Path("checkpoints", "step-40"), Path("checkpoints", "step-39")):
+        assert same(tensors(tmp_path / "whole" / directory), tensors(tmp_path / "killed" / directory))
+    assert events(tmp_path / "whole") == events(tmp_path / "killed")
+    assert sorted(os.listdir(tmp_path / "whole")) == sorted(os.listdir(tmp_path / "killed"))
+    assert sorted(os.listdir(tmp_path / "whole/checkpoints")) == sorted(os.listdir(tmp_path / "killed/checkpoints"))
+
+
+class Interrupting(Console):
+    """Sends this process a signal when so many updates are done."""
+
+    def __init__(self, number: int, after: int) -> None:
+        super().__init__(quiet=True)
+        self.number, self.after = number, after
+
+    def progress(self, label: str, unit: str, total: int | None = None, start: int = 0) -> Any:
+        outer = self
+
+        class Shown(Progress):
+            def __enter__(self) -> "Shown":
+                return self
+
+            def __exit__(self, *problem: object) -> None:
+                pass
+
+            def advance(self, amount: int = 1, note: str | None = None) -> None:
+                outer.after -= amount if label == "training" else 0
+                if outer.after == 0 and amount:
+                    signal.raise_signal(outer.number)
+
+        return Shown(self, label, unit, total, start, None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_with_a_checkpoint(number: signal.Signals, digits: Dataset, tmp_path: Path) -> None:
+    def die(received: int, frame: object) -> None:
+        raise SystemExit(128 + received)
+
+    before = signal.signal(number, die)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            train(digits, tmp_path / "run", config("rnn"), Interrupting(number, after=4), device=CPU)
+        assert signal.getsignal(number) is die
+    finally:
+        signal.signal(number, before)
+    assert ended.value.code == 128 + number
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-4"]
+    run(digits, tmp_path / "run", config("rnn"), resume=True)
+    run(digits, tmp_path / "whole", config("rnn"))
+    assert same(tensors(tmp_path / "run"), tensors(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "nll", "ppl", "accuracy"])
+def test_patience_counts_validations_after_the_best(metric: str, digits: Dataset, tmp_path: Path) -> None:
+    """With a rate that moves nothing, the first validation is the best and the second and third are the last."""
+    frozen = config("rnn", learning_rate=1e-30, patience=2, valid_every=2, max_steps=50, metric=metric)
+    result = run(digits, tmp_path / "run", frozen)
+    assert (result.step, result.best_step) == (6, 2)
+    assert [event["best"] for event in events(tmp_path / "run", "valid")] == [True, False, False]
+    assert run(digits, tmp_path / "run", frozen, resume=True).step == 6  # there is nothing left to do
+
+
+@pytest.mark.parametrize("metric", ["nll", "accuracy"])
+def test_the_best_model_is_the_one_the_metric_says(metric: str, digits: Dataset, tmp_path: Path) -> None:
+    """At a rate far too high, scores go up and down: the run's model must be of the step that was best in the metric's sense."""
+    result = run(
+        digits, tmp_path / "run", config("rnn", learning_rate=0.5, valid_every=1, keep_last=50, save_every=1, metric=metric)
+    )
+    scores = {event["step"]: event[metric] for event in events(tmp_path / "run", "valid")}
+    best = min(scores, key=scores.__getitem__) if metric == "nll" else max(scores, key=scores.__getitem__)
+    assert result.best_step == best != max(scores)
+    assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / f"step-{best}"))
+
+
+def test_the_seed_decides_everything(digits: Dataset, tmp_path: Path) -> None:
+    logs = []
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        run(digits, tmp_path / name, config("rnn", {"dropout": 0.3}, seed=seed))
+        logs.append(events(tmp_path / name))
+    assert logs[0] == logs[1]
+    assert logs[0][0]["nll"] != logs[2][0]["nll"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Dataset, tmp_path: Path) -> None:
+    """The moments after one update are its gradient. (Adam's first step is the gradient's sign: weights would blow up noise.)"""
+    found = []
+    for accumulate in (1, 2, 5):
+        run(digits, tmp_path / str(accumulate), config(backend, accumulate=accumulate, max_steps=1, clip_norm=0.0))
+        found.append(tensors(tmp_path / str(accumulate) / "checkpoints" / "step-1", "optimizer.safetensors"))
+    for other in found[1:]:
+        for name, tensor in found[0].items():
+            if name.startswith("exp_avg:"):
+                torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-7)
+
+
+def test_an_epoch_counts_each_target_token_once(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_epochs=2, max_steps=None, accumulate=3))
+    logged = events(tmp_path / "run", "train")
+    for epoch in (1, 2):
+        assert sum(event["tokens"] for event in logged if event["epoch"] == epoch) == digits.train.lengths[:, 1].sum()
+    assert {event["epoch"] for event in logged} == {1, 2}
+    assert len(logged) == sum(len(batches(digits.train.lengths, 128, seed=1, epoch=epoch)) for epoch in (0, 1))
+
+
+def test_the_log_has_the_rate_and_the_norm_of_each_update(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", learning_rate=None, warmup=4, max_steps=16, log_every=4))
+    logged = events(tmp_path / "run", "train")
+    for event in logged:
+        t = event["step"]
+        assert event["lr"] == pytest.approx(16**-0.5 * min(t**-0.5, t * 4**-1.5), rel=1e-9)
+        assert len(event["grad_norms"]) == 4 and event["grad_norms"][-1] == event["grad_norm"] > 0
+
+
+def test_logged_validation_is_what_the_commands_say(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=60, valid_every=60, valid_beam=3, batch_tokens=256))
+    (logged,) = events(tmp_path / "run", "valid")
+    translator = Translator.load(tmp_path / "run", device="cpu")
+    source, reference = list(read_lines(digits.valid_source)), list(read_lines(digits.valid_target))
+    hypotheses = [translation.text for translation in translator.translate(source, Options(Beam(logged["beam"])))]
+    assert (logged["bleu"], logged["chrf"]) == validation_scores(hypotheses, reference, None)
+    forced = list(translator.log_probs(zip(source, reference, strict=True)))
+    tokens = sum(len(each.log_probs) for each in forced)
+    assert logged["nll"] == pytest.approx(-sum(each.log_prob for each in forced) / tokens, abs=1e-5)
+    assert logged["ppl"] == pytest.approx(math.exp(logged["nll"]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_learned_where_there_is_nothing_to_learn(backend: str, tmp_path: Path) -> None:
+    """Digits with unrelated digits, as many: a decoder that saw the future would be right each time."""
+    sources, targets = ([a for a, _ in reversed_digits(600, seed, 6)] for seed in (3, 4))
+    data = dataset(tmp_path / "corpus", list(zip(sources, targets, strict=True)), valid=100)
+    run(data, tmp_path / "run", config(backend, {"width": 32}, max_steps=120, batch_tokens=256, metric="nll"))
+    (logged,) = events(tmp_path / "run", "valid")
+    assert logged["accuracy"] < 0.3  # one digit in ten by chance, and some of the ends
+    assert logged["nll"] > 1.7
+
+
+def poisoned(steps: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the loss of the calls for which `steps` is true no number."""
+    calls = iter(range(1, 10**6))
+    original = loss.backward
+
+    def backward(*arguments: Any) -> loss.Sums:
+        sums = original(*arguments)
+        return sums + loss.Sums(torch.tensor(math.nan), torch.tensor(0.0), torch.tensor(0), 0) if steps(next(calls)) else sums
+
+    monkeypatch.setattr(loss, "backward", backward)
+
+
+def test_an_update_that_is_not_finite_is_skipped(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poisoned(lambda call: call in (3, 4), monkeypatch)
+    run(digits, tmp_path / "run", config("rnn", max_steps=6, save_every=1, keep_last=6))
+    steps = {step: tensors(tmp_path / "run" / "checkpoints" / f"step-{step}") for step in range(1, 7)}
+    assert same(steps[2], steps[3]) and same(steps[2], steps[4])
+    assert not same(steps[4], steps[5])
+    assert [event["step"] for event in events(tmp_path / "run", "skipped")] == [3, 4]
+    third = events(tmp_path / "run", "train")[2]
+    assert third["loss"] is None and third["tokens"] == 0 and third["skipped"] == 1
+
+
+def test_too_many_bad_updates_end_the_run_and_keep_its_checkpoint(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(lambda call: call > 5, monkeypatch)
+    with pytest.raises(NmtError, match=r"10 updates in a row.*step-5.*learning_rate"):
+        run(digits, tmp_path / "run", config("rnn", max_steps=50, save_every=5))
+    kept = checkpoints(tmp_path / "run")[-1]
+    assert kept.name == "step-10" or kept.name == "step-5"
+    assert all(tensor.isfinite().all() for tensor in tensors(kept).values())
+    assert read_state(kept)["bad"] < BAD_UPDATES
+
+
+def test_weights_that_are_not_finite_are_never_saved(digits: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(NmtError, match=r"not (a )?finite number"):
+        run(digits, tmp_path / "run", config("rnn", learning_rate=1e38, warmup=0, save_every=1))
+    for kept in checkpoints(tmp_path / "run"):
+        assert all(tensor.isfinite().all() for tensor in tensors(kept).values())
+
+
+def test_out_of_memory_names_the_shape(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def backward(*arguments: Any) -> loss.Sums:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+
+    monkeypatch.setattr(loss, "backward", backward)
+    with pytest.raises(NmtError, match=r"update 1, with 14 pairs of 9 source and 9 target positions.*--accumulate"):
+        run(digits, tmp_path / "run", config("rnn"))
+
+
+def test_a_failure_that_is_not_memory_is_not_called_memory(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def backward(*arguments: Any) -> loss.Sums:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(loss, "backward", backward)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run(digits, tmp_path / "run", config("rnn"))
+
+
+def test_a_place_that_is_taken_is_refused(digits: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("important")
+    for options in ({}, {"resume": True}):
+        with pytest.raises(NmtError, match=r"not empty; give --resume|not a run; it holds thesis\.tex"):
+            run(digits, tmp_path / "mine", config("rnn"), **options)
+    run(digits, tmp_path / "mine", config("rnn", max_steps=1), overwrite=True)
+    with pytest.raises(NmtError, match="--resume to go on with it, --overwrite"):
+        run(digits, tmp_path / "mine", config("rnn"))
+    run(digits, tmp_path / "mine", config("rnn", max_steps=2), overwrite=True)
+    assert [path.name for path in checkpoints(tmp_path / "mine")] == ["step-2"]
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "important"
+    with pytest.raises(NmtError, match="no such run"):
+        run(digits, tmp_path / "nowhere", config("rnn"), resume=True)
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NmtError, match="cannot be made"):
+        run(digits, tmp_path / "file", config("rnn"))
+
+
+def test_two_processes_do_not_train_in_one_place(digits: Dataset, tmp_path: Path) -> None:
+    with opened(tmp_path / "run", False, False), pytest.raises(NmtError, match="another process is training there"):
+        run(digits, tmp_path / "run", config("rnn"))
+    run(digits, tmp_path / "run", config("rnn", max_steps=1))
+
+
+def test_a_resumed_run_refuses_other_settings_by_name(digits: Dataset, subwords: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    for change, name in (
+        (config("rnn", learning_rate=0.02), "train.learning_rate"),
+        (config("rnn", batch_tokens=64), "train.batch_tokens"),
+        (config("rnn", {"width": 8}), "model.width"),
+        (config("rnn", bpe_dropout=0.1), "data.bpe_dropout"),
+    ):
+        with pytest.raises(UsageError, match=rf"{name}|--tokenizer bpe"):
+            run(digits, tmp_path / "run", change, resume=True)
+    with pytest.raises(NmtError, match=r"not the data .* --init-from"):
+        run(subwords, tmp_path / "run", config("rnn", max_steps=4), resume=True)
+    run(digits, tmp_path / "run", config("rnn", max_steps=4, save_every=7, keep_last=2), resume=True)
+
+
+def test_with_a_schedule_that_ends_at_max_steps_it_cannot_change(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=6, schedule="linear"))
+    with pytest.raises(UsageError, match=r"train\.max_steps \(6, not 8\)"):
+        run(digits, tmp_path / "run", config("rnn", max_steps=8, schedule="linear"), resume=True)
+
+
+def test_to_begin_from_another_model(digits: Dataset, subwords: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "first", config("rnn", max_steps=3))
+    frozen = config("rnn", learning_rate=1e-30, max_steps=1, seed=5)
+    run(digits, tmp_path / "second", frozen, init_from=tmp_path / "first")
+    assert same(tensors(tmp_path / "first"), tensors(tmp_path / "second"))
+    sizes = rf"vocabulary of {len(digits.source)} subwords .* of {len(subwords.source)}; .*--vocab-from"
+    with pytest.raises(NmtError, match=sizes):
+        run(subwords, tmp_path / "third", config("rnn"), init_from=tmp_path / "first")
+    with pytest.raises(NmtError, match=r"model\.width \(16, not 8\)"):
+        run(digits, tmp_path / "fourth", config("rnn", {"width": 8}), init_from=tmp_path / "first")
+    with pytest.raises(UsageError, match="--init-from"):
+        run(digits, tmp_path / "first", config("rnn"), init_from=tmp_path / "first", resume=True)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_with_the_model_it_was_given(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(digits, tmp_path / "first", config("rnn", max_steps=3))
+    frozen = config("rnn", learning_rate=1e-30, max_steps=1, seed=5)
+    with monkeypatch.context() as patched:
+        patched.setattr("nmt.checkpoint.save_checkpoint", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(digits, tmp_path / "second", frozen, init_from=tmp_path / "first")
+    run(digits, tmp_path / "second", frozen, resume=True)
+    assert same(tensors(tmp_path / "first"), tensors(tmp_path / "second"))
+
+
+def test_what_cannot_be_is_refused_before_anything_is_made(digits: Dataset, tmp_path: Path) -> None:
+    for settings, message in (
+        (config("rnn", batch_tokens=6), r"pair \d+ .* 9 positions, more than --batch-tokens 6"),
+        (config("rnn", bpe_dropout=0.1), "--tokenizer bpe, not word"),
+        (config("rnn", precision="float16"), "needs a GPU"),
+        (config("transformer", teacher_forcing=0.5), "for the rnn backend, not for transformer"),
+    ):
+        with pytest.raises(NmtError, match=message):
+            run(digits, tmp_path / "run", settings)
+        assert not (tmp_path / "run").exists()
+
+
+def test_without_validation_data_the_last_model_is_the_one_kept(tmp_path: Path) -> None:
+    data = dataset(tmp_path / "corpus", reversed_digits(50, seed=1), valid=0)
+    with pytest.raises(UsageError, match=r"patience needs validation data"):
+        run(data, tmp_path / "run", config("rnn", patience=2))
+    result = run(data, tmp_path / "run", config("rnn", max_steps=3))
+    assert result.best_score is None
+    assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / "step-3"))
+
+
+def test_the_mean_of_the_last_checkpoints_competes(digits: Dataset, tmp_path: Path) -> None:
+    settings = config("rnn", max_steps=8, save_every=2, keep_last=3, average_last=3, metric="nll", learning_rate=0.3)
+    run(digits, tmp_path / "run", settings)
+    kept = [tensors(path) for path in checkpoints(tmp_path / "run")]
+    (average,) = events(tmp_path / "run", "average")
+    (last,) = events(tmp_path / "run", "valid")
+    assert average["best"] == (average["nll"] < last["nll"])
+    means = {name: sum(each[name].double() for each in kept).div(3).float() for name in kept[0]}
+    assert same(tensors(tmp_path / "run"), means if average["best"] else kept[-1])
+    assert average["best"], "choose a rate at which the mean is better"
+
+
+def test_time_is_up(digits: Dataset, tmp_path: Path) -> None:
+    result = run(digits, tmp_path / "run", config("rnn", max_steps=500, max_minutes=1e-6))
+    assert "minutes" in result.reason and result.step < 3
+    assert load_model(tmp_path / "run").config["train"]["max_minutes"] == 1e-6
+
+
+def test_low_precision_trains_on_a_cpu(digits: Dataset, tmp_path: Path) -> None:
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        run(digits, tmp_path / precision, config("rnn", precision=precision, max_steps=20))
+        losses.append([event["nll"] for event in events(tmp_path / precision, "train")])
+        assert {tensor.dtype for tensor in tensors(tmp_path / precision).values()} == {torch.float32}
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_scheduled_sampling_has_all_target_tokens_in_its_loss(share: float, digits: Dataset, tmp_path: Path) -> None:
+    for name, settings in (("forced", {}), ("sampled", {"teacher_forcing": share}), ("again", {"teacher_forcing": share})):
+        run(digits, tmp_path / name, config("rnn", max_steps=5, **settings))
+    forced, sampled, again = (events(tmp_path / name, "train") for name in ("forced", "sampled", "again"))
+    assert [event["tokens"] for event in sampled] == [event["tokens"] for event in forced]
+    assert [event["nll"] for event in sampled] != [event["nll"] for event in forced]
+    assert sampled == again
+    run(digits, tmp_path / "decaying", config("rnn", max_steps=5, teacher_forcing_end=0.0))
+    decaying = events(tmp_path / "decaying", "train")
+    assert decaying[0] == forced[0] and decaying[-1]["nll"] != forced[-1]["nll"]
+
+
+def test_bpe_dropout_cuts_the_same_text_otherwise_in_each_epoch(tmp_path: Path) -> None:
+    pairs = [*words(300, seed=1), ("abc ☃ abc", "x ☃")]
+    data = dataset(tmp_path / "corpus", pairs, valid=5, tokenizer="bpe", vocab_size=60, character_coverage=0.999)
+
+    def epoch(number: int, seed: int = 1, longest: int = 60) -> list[list[list[int]]]:
+        found = resampled(data.train, data.source, data.target, 0.3, longest, seed=seed, epoch=number, directory=tmp_path)
+        assert found.lengths.max() <= max(longest, data.train.lengths.max())
+        return [[side[index].tolist() for index in range(len(side))] for side in (found.src, found.tgt)]
+
+    plain = [[side[index].tolist() for index in range(len(side))] for side in (data.train.src, data.train.tgt)]
+    first = epoch(0)
+    assert first == epoch(0) and first != epoch(1) and first != epoch(0, seed=2)
+    changed = sum(a != b for a, b in zip(first[0], plain[0], strict=True))
+    assert changed > len(plain[0]) / 2
+    for subword, sampled, ordinary in zip((data.source, data.target), first, plain, strict=True):
+        for ids, original in zip(sampled, ordinary, strict=True):
+            assert subword.decode(ids) == subword.decode(original)
+            assert UNK not in original or ids == original
+    lengths = [len(ids) + 1 for side in plain for ids in side]
+    bound = int(np.quantile(lengths, 0.5))
+    for ids, original in zip(epoch(0, longest=bound)[0], plain[0], strict=True):
+        assert len(ids) + 1 <= bound or ids == original
+    assert not list(tmp_path.glob(".epoch*"))
+
+
+def test_a_console_says_what_is_trained_and_how_it_ended(
+    digits: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(digits, tmp_path / "run", config("rnn", max_steps=2), Console(), device=CPU)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    first, *_, last = captured.err.splitlines()
+    parameters = sum(tensor.numel() for tensor in load_model(tmp_path / "run").model.parameters())
+    assert f"{parameters:,} parameters" in first and f"{len(digits.train):,} pairs" in first and "updates an epoch" in first
+    assert "2 updates are done" in last and str(tmp_path / "run") in last
+    train(digits, tmp_path / "quiet", config("rnn", max_steps=2), QUIET, device=CPU)
+    assert capsys.readouterr() == ("", "")
