@@ -6,11 +6,9 @@ subword model on a sample, encode. The same text and seed give the same bytes, w
 
 import hashlib
 import heapq
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from importlib.metadata import version as version_of
@@ -18,11 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import nmt
-from nmt.data.corpus import REASONS, Corpus, Drops, Pair, Reason, TextFilter
+from nmt.data.corpus import REASONS, Corpus, Drops, Pair, TextFilter
+from nmt.data.encode import Encoder, Split, write_train, write_valid
 from nmt.data.report import Report, SideStatistics
-from nmt.data.shards import FORMAT, ParallelWriter
+from nmt.data.shards import FORMAT
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
-from nmt.data.text import Errors, check_directory, check_inputs, new_directory, open_text, read_json, write_json
+from nmt.data.text import Errors, check_directory, check_inputs, new_directory, read_json, write_json
 from nmt.errors import NmtError, UsageError
 
 VALID_SHARE = 100
@@ -60,6 +59,7 @@ class Options:
     vocab_sample: int = 200_000
     """Pairs that the subword trainer sees: its memory grows by about half a kB a line, its result hardly changes any more."""
     workers: int | None = None
+    """Threads; without, one for each core."""
     seed: int = 1
     errors: Errors = "strict"
     overwrite: bool = False
@@ -76,11 +76,6 @@ class Options:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
         if not 0 < self.character_coverage <= 1:
             raise UsageError(f"--character-coverage is a share above 0 and up to 1, not {self.character_coverage}")
-
-    @property
-    def threads(self) -> int:
-        """`workers`, or one for each core that this process may use."""
-        return self.workers or len(os.sched_getaffinity(0))
 
 
 class Advance(Protocol):
@@ -125,56 +120,6 @@ class Vocabulary:
     """Lines of those that were too long for the trainer."""
 
 
-@dataclass(frozen=True)
-class Split:
-    """What was written of the training or the validation set."""
-
-    pairs: int
-    """Lines of each side's text; those left out of the shards counted."""
-    sizes: dict[str, int]
-    drops: Drops
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Pairs and the ids of both sides."""
-
-    pairs: list[Pair]
-    source: list[list[int]]
-    target: list[list[int]]
-
-    def fit(self, drops: Drops, max_length: int, max_ratio: float | None) -> "Encoded":
-        """The pairs that can be trained on; the others are added to `drops`."""
-        kept = []
-        for i, (src, tgt) in enumerate(zip(self.source, self.target, strict=True)):
-            reason = _fault(len(src), len(tgt), max_length, max_ratio)
-            if reason is None:
-                kept.append(i)
-            else:
-                drops.add(reason, self.pairs[i].number)
-        if len(kept) == len(self.pairs):
-            return self
-        return Encoded([self.pairs[i] for i in kept], [self.source[i] for i in kept], [self.target[i] for i in kept])
-
-
-def _fault(source: int, target: int, max_length: int, max_ratio: float | None) -> Reason | None:
-    """Why a pair of so many subwords (EOS not counted) is not one to train on, if so."""
-    if not source or not target:
-        return "empty"
-    longer, shorter = max(source, target), min(source, target)
-    if longer > max_length:
-        return "too_long"
-    if max_ratio is not None and longer > max_ratio * shorter:
-        return "ratio"
-    return None
-
-
-def _encode(pairs: list[Pair], vocabulary: Vocabulary, threads: int) -> Encoded:
-    source = vocabulary.source.encode_batch([pair.source for pair in pairs], threads)
-    target = vocabulary.target.encode_batch([pair.target for pair in pairs], threads)
-    return Encoded(pairs, source, target)
-
-
 def preprocess(options: Options, voice: Voice) -> Report:
     """Make the directory `options.output`; what it says of the corpus is also in its report.json.
 
@@ -197,15 +142,25 @@ def preprocess(options: Options, voice: Voice) -> Report:
         else:
             reserved = survey.candidates[: _valid_size(survey, options, voice)]
         vocabulary = borrowed or _train_vocabulary(corpus, survey, {pair.number for pair in reserved}, options, voice)
+        encoder = Encoder(vocabulary.source, vocabulary.target, options.max_length, options.max_ratio, options.workers or -1)
         if given is not None:
-            held_out: list[Pair] = []
-            texts = ((chunk.source, chunk.target) for chunk in given.chunks())
+            aside: set[int] = set()
+            valid, valid_pairs = write_valid(directory, ((chunk.source, chunk.target) for chunk in given.chunks()), encoder)
         else:
-            held_out = _choose(survey.candidates, len(reserved), vocabulary, options)
-            texts = (pair for pair in [([pair.source for pair in held_out], [pair.target for pair in held_out])])
-        valid, valid_texts = _write_valid(directory, texts, vocabulary, options)
+            held_out = _choose(survey.candidates, len(reserved), encoder)
+            aside = {pair.number for pair in held_out}
+            texts = [pair.source for pair in held_out], [pair.target for pair in held_out]
+            valid, valid_pairs = write_valid(directory, [texts], encoder)
         sides = _statistics(survey, vocabulary, options)
-        train, repeated = _write_train(directory, corpus, survey, held_out, valid_texts, sides, vocabulary, options, voice)
+        with voice.progress("encoding", "pairs", survey.read) as progress:
+            train, repeated = write_train(
+                directory, corpus, TextFilter(options.dedup), aside, valid_pairs, encoder, sides, progress.advance
+            )
+        if not train.pairs:
+            raise NmtError(
+                f"{corpus.source.name} and {corpus.target.name}: no pairs left of {survey.read:,} to train on; "
+                f"dropped: {train.drops}; --max-length is {options.max_length}"
+            )
         _say_result(valid, repeated, options, voice)
         shutil.rmtree(spool)
         vocabulary.source.save(directory / "source.model")
@@ -346,84 +301,9 @@ def _sample(corpus: Corpus, reserved: set[int], size: int, population: int, opti
             population -= 1
 
 
-def _choose(candidates: list[Pair], size: int, vocabulary: Vocabulary, options: Options) -> list[Pair]:
+def _choose(candidates: list[Pair], size: int, encoder: Encoder) -> list[Pair]:
     """The first `size` candidates that can be trained on, in the order of the corpus."""
-    fit = _encode(candidates, vocabulary, options.threads).fit(Drops(), options.max_length, options.max_ratio)
-    return sorted(fit.pairs[:size])
-
-
-def _write_valid(
-    directory: Path, texts: Iterator[tuple[list[str], list[str]]], vocabulary: Vocabulary, options: Options
-) -> tuple[Split, set[tuple[str, str]]]:
-    """Write the validation set: its text whole, since scores count every line, its shards without what cannot be trained on.
-
-    Returns its distinct pairs too.
-    """
-    drops = Drops()
-    number = 1
-    distinct: set[tuple[str, str]] = set()
-    with (
-        open_text(directory / "valid.source.txt") as source_text,
-        open_text(directory / "valid.target.txt") as target_text,
-        ParallelWriter.create(directory, "valid", len(vocabulary.source), len(vocabulary.target)) as writer,
-    ):
-        for source, target in texts:
-            pairs = [Pair(i, src, tgt) for i, (src, tgt) in enumerate(zip(source, target, strict=True), number)]
-            for pair in pairs:
-                source_text.write(pair.source)
-                target_text.write(pair.target)
-                distinct.add((pair.source, pair.target))
-            fit = _encode(pairs, vocabulary, options.threads).fit(drops, options.max_length, None)
-            writer.append(fit.source, fit.target)
-            number += len(pairs)
-    return Split(number - 1, writer.sizes, drops), distinct
-
-
-def _write_train(
-    directory: Path,
-    corpus: Corpus,
-    survey: Survey,
-    held_out: list[Pair],
-    valid: set[tuple[str, str]],
-    sides: tuple[SideStatistics, SideStatistics],
-    vocabulary: Vocabulary,
-    options: Options,
-    voice: Voice,
-) -> tuple[Split, int]:
-    """Write the training shards and count what goes in; also how many of their pairs stand in `valid` too, word for word."""
-    aside = {pair.number for pair in held_out}
-    text_filter = TextFilter(options.dedup)
-    drops = text_filter.drops
-    repeated = 0
-    with (
-        ParallelWriter.create(directory, "train", len(vocabulary.source), len(vocabulary.target)) as writer,
-        voice.progress("encoding", "pairs", survey.read) as progress,
-        ThreadPoolExecutor(1) as beside,
-    ):
-
-        def finish(encoded: Encoded) -> int:
-            fit = encoded.fit(drops, options.max_length, options.max_ratio)
-            writer.append(fit.source, fit.target)
-            sides[0].add([pair.source for pair in fit.pairs], fit.source)
-            sides[1].add([pair.target for pair in fit.pairs], fit.target)
-            return sum((pair.source, pair.target) in valid for pair in fit.pairs)
-
-        running: Future[Encoded] | None = None  # native threads encode one chunk while Python is busy with its neighbours
-        for chunk in corpus.chunks():
-            pairs = [pair for pair in text_filter.keep(chunk) if pair.number not in aside]
-            following = beside.submit(_encode, pairs, vocabulary, options.threads)
-            if running is not None:
-                repeated += finish(running.result())
-            running = following
-            progress.advance(len(chunk.source))
-        if running is not None:
-            repeated += finish(running.result())
-    if not writer.sizes["pairs"]:
-        raise NmtError(
-            f"{corpus.source.name} and {corpus.target.name}: no pairs left of {survey.read:,} to train on; dropped: {drops}; "
-            f"--max-length is {options.max_length}"
-        )
-    return Split(writer.sizes["pairs"], writer.sizes, drops), repeated
+    return sorted(encoder.fit(encoder.encode(candidates), Drops()).pairs[:size])
 
 
 def _statistics(survey: Survey, vocabulary: Vocabulary, options: Options) -> tuple[SideStatistics, SideStatistics]:

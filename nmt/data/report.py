@@ -87,9 +87,14 @@ class Report:
                 lines = [*map(str, dropped[reason]["first_lines"])]
                 more = ["…"] if dropped[reason]["count"] > len(lines) else []
                 rows.append((f"dropped: {reason}", f"{dropped[reason]['count']:,}", ", ".join(lines + more)))
-        rows += [("validation", f"{pairs['valid']:,}", ""), ("training", f"{pairs['train']:,}", "")]
-        sides = [self.values["source"], self.values["target"]]
         vocabulary = self.values["vocabulary"]
+        rows += [
+            ("validation", f"{pairs['valid']:,}", ""),
+            ("training", f"{pairs['train']:,}", ""),
+            ("seen by the subword trainer", f"{vocabulary['trained_on_pairs']:,}", ""),
+            ("lines it skipped", f"{vocabulary['skipped_lines']:,}", ""),
+        ]
+        sides = [self.values["source"], self.values["target"]]
         measures = [
             ("vocabulary", f"{vocabulary['source']:,}", f"{vocabulary['target']:,}"),
             ("subwords a word", *(f"{side['subwords_per_word']:.2f}" for side in sides)),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class SequencesWriter:
     def append(self, chunk: Sequence[Sequence[int]]) -> None:
         """More lines."""
         lengths = np.fromiter(map(len, chunk), np.int64, len(chunk))
-        flat = np.fromiter((id for ids in chunk for id in ids), self._dtype, int(lengths.sum()))
+        flat = np.fromiter(chain.from_iterable(chunk), self._dtype, int(lengths.sum()))
         self._tokens_file.write(flat.tobytes())
         self._offsets_file.write((self.tokens + np.cumsum(lengths)).astype(_OFFSET).tobytes())
         self.lines += len(chunk)
