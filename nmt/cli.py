@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 2 wrong usage, 1 anything else; 130 and 143 for Ctrl-C and SIGTERM, 141 where the reader of stdout went away.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words  # asked here, since an error may come before any option is read
     if "_NMT_COMPLETE" in os.environ:  # a shell asks what could come next
         app(words, prog_name="nmt")
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
     except Exception as error:
-        if "--debug" in words:
+        if debug:
             traceback.print_exc()
         return _explain(error)
     return 0
@@ -53,9 +54,8 @@ def _explain(error: Exception) -> int:
     """Say what went wrong in one line; the exit code."""
     from nmt.console import fail
 
-    usage: Any = (
-        typer.BadParameter.__base__
-    )  # click's UsageError: typer has a click of its own in some versions, and does not export it
+    # click's UsageError: some versions of typer have a click of their own, and do not export it.
+    usage: Any = typer.BadParameter.__base__
     if isinstance(error, usage):
         message = " ".join(error.format_message().replace("Value error, ", "").split())
         where = error.ctx.command_path if error.ctx else "nmt"

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -211,8 +212,6 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a model; the best by validation is what translate uses."""
-    from pathlib import Path
-
     from nmt.config import Config, Layer, parse_assignment, resolve
 
     if resume and (overwrite or init_from):
@@ -528,6 +527,13 @@ def average(
     debug: Debug = False,
 ) -> None:
     """Average the weights of checkpoints into one model."""
+    from nmt.checkpoint import average as average_checkpoints
+    from nmt.console import Console
+    from nmt.data.text import check_directory
+
+    check_directory(output, overwrite)
+    members = average_checkpoints([Path(path) for path in inputs], Path(output), last, overwrite)
+    Console(quiet).say(f"averaged {len(members)}: {', '.join(map(str, members))}")
 
 
 @app.command(epilog="Example: nmt info run")
@@ -539,8 +545,6 @@ def info(
     debug: Debug = False,
 ) -> None:
     """Show what is in a directory: settings, sizes, languages, scores."""
-    from pathlib import Path
-
     from nmt.info import as_text, describe
 
     found = describe(Path(path))

@@ -73,7 +73,10 @@ def _progress(run: Path, config: dict[str, Any]) -> dict[str, Any]:
     sign = -1 if metric in ("nll", "ppl") else 1
     trained = [event for event in events if event["event"] == "train"]
     validated = [event for event in events if event["event"] == "valid" and event.get(metric) is not None]
-    found: dict[str, Any] = {"last": trained[-1]} if trained else {}
+    found: dict[str, Any] = {}
+    if trained:
+        found["last"] = {key: trained[-1][key] for key in ("step", "epoch", "loss", "nll")}
     if validated:
-        found["best"] = max(validated, key=lambda event: sign * float(event[metric]))
+        best = max(validated, key=lambda event: sign * float(event[metric]))
+        found["best"] = {key: best[key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
     return found
