@@ -345,6 +345,8 @@ def translate(
         console.say(f"{done:,} lines are done already" if jobs else f"{output} is whole already")
     if not jobs:
         return
+    if attention is not None:
+        os.makedirs(attention, exist_ok=True)  # before the long work
 
     from nmt.results import Statistics
     from nmt.search import Beam, Greedy, Sampling
