@@ -108,7 +108,7 @@ def compare(
 
     checked = [_lines(system, references) for system in systems]
     by_metric = {name: _metric(name, checked[0][1], tokenize, lowercase, target_lang) for name in metrics}
-    named = [(str(number), hypotheses) for number, (hypotheses, _) in enumerate(checked)]
+    named: list[tuple[str, Sequence[str]]] = [(str(number), hypotheses) for number, (hypotheses, _) in enumerate(checked)]
     signatures, results = PairedTest(named, by_metric, references=None, test_type="bs", n_samples=bootstrap)()
 
     def to_score(name: str, number: int) -> Score:

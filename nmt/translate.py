@@ -77,7 +77,7 @@ class Options:
         if self.n_best > (most := _hypotheses(self.search)):
             raise UsageError(
                 f"--n-best {self.n_best} is more than the {most} hypothes{'is' if most == 1 else 'es'} that the search makes; "
-                "raise --beam-size"
+                "use --search beam with a --beam-size that is no smaller"
             )
 
     def limit(self, source: int, prefix: int) -> int:
@@ -149,7 +149,10 @@ class Translator:
                         f"{other.path}: its {side} vocabulary ({len(theirs):,} subwords) is not that of {first.path} "
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
-        return cls([first.model, *(other.model for other in others)], first.source, first.target, where, cache)
+        try:
+            return cls([first.model, *(other.model for other in others)], first.source, first.target, where, cache)
+        except ValueError as error:
+            raise NmtError(f"{path} and {', '.join(map(str, ensemble))}: {error}") from error
 
     def translate(
         self, lines: Iterable[str | None], options: Options | None = None, prefixes: Iterable[str] | None = None
@@ -162,6 +165,8 @@ class Translator:
 
         Raises `NmtError` for a line or prefix that cannot be, after the translations of all lines before it.
         """
+        if isinstance(lines, str):
+            raise TypeError("lines are a list or an iterator of lines, not one string: its characters would be the lines")
         options = options or Options()
         if options.attention:
             self._check_attention()

@@ -70,7 +70,7 @@ def copier(subword: Subword) -> Translator:
 def network(backend: str, subword: Subword, seed: int = 1) -> Seq2Seq:
     """Untrained, so that near ties abound."""
     torch.manual_seed(seed)
-    settings = BACKENDS[backend].Settings(layers=2, width=16, dropout=0.5)
+    settings = BACKENDS[backend].settings(layers=1, width=16, dropout=0.5)
     return build(backend, settings, len(subword), len(subword), True)
 
 
@@ -93,6 +93,11 @@ def test_n_lines_in_n_lines_out(copier: Translator, search: Search) -> None:
     assert len(found) == len(lines)
     assert [line for line, text in zip(lines, found, strict=True) if text] == ["a b", "c", "a b"]
     assert list(copier.translate([], Options(search))) == []
+
+
+def test_one_string_is_not_taken_for_many_lines(copier: Translator) -> None:
+    with pytest.raises(TypeError, match="one string"):
+        copier.translate("a b c")
 
 
 def test_blank_lines_do_not_run_the_model(subword: Subword) -> None:
@@ -132,10 +137,10 @@ def test_a_batch_holds_one_length_within_its_budget(subword: Subword) -> None:
 @pytest.mark.parametrize("search", SEARCHES, ids=repr)
 def test_nothing_depends_on_company(translator: Translator, search: Search) -> None:
     """To the last bit, scores included: alone, in batches of any size, in another order, from a pipe."""
-    lines = [*sentences(40, seed=4), *sentences(8, seed=5, longest=1), ""]
-    options = Options(search, max_length=12)
+    lines = [*sentences(18, seed=4, longest=5), *sentences(5, seed=5, longest=1), ""]
+    options = Options(search, max_length=8)
     alone = [next(translator.translate([line], options)) for line in lines]
-    for batch_tokens in (30, 200, 20000):
+    for batch_tokens in (40, 20000):
         other = replace(options, batch_tokens=batch_tokens)
         assert list(translator.translate(lines, other)) == alone
     assert list(translator.translate(lines[::-1], options))[::-1] == alone
@@ -414,9 +419,7 @@ def test_a_model_twice_is_the_model(subword: Subword, backend: str) -> None:
     options = Options(Beam(3), n_best=3, max_length=10)
     one = list(Translator([model], subword, subword).translate(lines, options))
     two = list(Translator([model, model], subword, subword).translate(lines, options))
-    for single, double in zip(one, two, strict=True):
-        assert [each.text for each in single.hypotheses] == [each.text for each in double.hypotheses]
-        assert [each.score for each in single.hypotheses] == pytest.approx([each.score for each in double.hypotheses], abs=1e-4)
+    assert one == two
 
 
 def test_no_cache_is_the_same(subword: Subword) -> None:
@@ -437,7 +440,7 @@ def test_models_on_disk(tmp_path: Path, subword: Subword) -> None:
     models = [network("rnn", subword, seed) for seed in (1, 2)]
     for name, model, vocabulary in (("a", models[0], subword), ("b", models[1], subword), ("c", network("rnn", other), other)):
         config = {
-            "model": {"backend": "rnn", "layers": 2, "width": 16, "dropout": 0.5},
+            "model": {"backend": "rnn", "layers": 1, "width": 16, "dropout": 0.5},
             "vocabulary": {"source": len(vocabulary), "target": len(vocabulary), "shared": True},
             "languages": [None, None],
         }
