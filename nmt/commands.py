@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import nmt
-from nmt.errors import NmtError, UsageError
+from nmt.errors import UsageError
 from nmt.options import (
     COMMON,
     OUTPUT,
@@ -107,11 +107,11 @@ def preprocess(
     max_ratio: Annotated[
         float | None, option("Drop pairs one side of which is R times longer.", panel="Filters", metavar="R", least=1)
     ] = None,
-    dedup: Annotated[bool, option("Drop repeated pairs.", "--dedup", panel="Filters")] = False,
+    dedup: Annotated[bool, option("Drop repeated pairs; takes memory by the number of pairs.", "--dedup", panel="Filters")] = False,
     errors: Errors = "strict",
     vocab_sample: Annotated[
         int, option("Pairs that the subword trainer sees, at most.", panel="Vocabulary", metavar="N", least=1)
-    ] = 200_000,
+    ] = 150_000,
     overwrite: Overwrite = False,
     workers: Annotated[int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1)] = None,
     seed: Annotated[int, option("Seed of the choice of validation pairs.", panel=COMMON, metavar="N", least=0)] = 1,
@@ -322,9 +322,10 @@ def translate(
 ) -> None:
     """Translate text line by line: n lines in, n lines out."""
 
-    from nmt.console import Console
-    from nmt.data.text import check_inputs, read_lines
-    from nmt.outputs import Layout, Traffic, plan, unfinished
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, read_lines, rereadable
+    from nmt.outputs import Layout, Traffic, count_lines, make_directory, plan, unfinished
+    from nmt.score import check_counts
 
     console = Console(quiet)
     inputs = inputs or ["-"]
@@ -337,6 +338,8 @@ def translate(
     if continue_ and (prefix or unique):
         raise UsageError("--continue goes with neither --prefix nor --unique")
     _refuse_misfits(context, search)
+    if attention is not None:
+        make_directory(attention)
     check_inputs(*inputs, *([prefix] if prefix else []))
     jobs = plan(inputs, output)
     if continue_:
@@ -370,8 +373,10 @@ def translate(
         max_source=max_source,
         attention=alignments or attention is not None,
     )
-    translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
     traffic = Traffic(jobs, errors)
+    if prefix and rereadable(prefix) and not traffic.streaming:
+        check_counts(prefix, count_lines([prefix]), " and ".join(inputs), count_lines(inputs))
+    translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = read_lines(prefix, errors) if prefix else None
     statistics = Statistics()
@@ -386,7 +391,7 @@ def translate(
     for message in statistics.messages():
         console.warn(message)
     if traffic.replaced:
-        console.warn(f"{traffic.replaced:,} lines held invalid UTF-8, now U+FFFD")
+        console.warn(replaced(traffic.replaced))
 
 
 def _refuse_misfits(context: typer.Context, search: str) -> None:
@@ -409,12 +414,15 @@ def _draw(translation: "Translation", directory: str, number: int) -> None:
 
 def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Lines side by side; NmtError with both counts where one file has more."""
+    from nmt.score import check_counts
+
     for count, (first, second) in enumerate(itertools.zip_longest(left, right)):
         if first is None or second is None:
             rest = 1 + sum(1 for _ in (right if first is None else left))
             counts = (count, count + rest) if first is None else (count + rest, count)
-            raise NmtError(f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,}: they must be parallel")
-        yield first, second
+            check_counts(source, counts[0], target, counts[1])
+        else:
+            yield first, second
 
 
 @app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")
@@ -441,7 +449,7 @@ def score(
     """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
 
     from nmt import score as scoring
-    from nmt.console import Console
+    from nmt.console import Console, replaced
     from nmt.data.text import check_inputs, open_text, read_lines
     from nmt.scoreboard import as_json, as_text, by_sentence
 
@@ -459,7 +467,7 @@ def score(
         for path, lines in zip(paths, texts, strict=True):
             scoring.check_counts(path, len(lines), reference[0], len(references[0]))
     if told:
-        console.warn(f"{len(told):,} lines held invalid UTF-8, now U+FFFD")
+        console.warn(replaced(len(told)))
     for path, lines in zip(hypotheses, systems, strict=True):
         for message in scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang):
             console.warn(f"{path}: {message}")
@@ -499,16 +507,21 @@ def logprob(
 ) -> None:
     """Log-probability of given translations: natural log, summed over target tokens and </s>."""
 
-    from nmt.console import Console
-    from nmt.data.text import check_inputs, open_text, read_lines
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, open_text, read_lines, rereadable
+    from nmt.outputs import count_lines
+    from nmt.score import check_counts
 
     check_inputs(source, target)
+    if rereadable(source) and rereadable(target):
+        check_counts(source, count_lines([source]), target, count_lines([target]))
 
     from nmt.translate import Translator
 
     translator = Translator.load(model, ensemble or (), device, threads)
-    pairs = _pairs(source, target, read_lines(source, errors), read_lines(target, errors))
-    with open_text(output) as writer, Console(quiet).progress("scoring", "lines") as progress:
+    console, told = Console(quiet), list[int]()
+    pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))
+    with open_text(output) as writer, console.progress("scoring", "lines") as progress:
         for line, each in enumerate(translator.log_probs(pairs, batch_tokens)):
             if format == "jsonl":
                 found = {"line": line, "logprob": each.log_prob, "tokens": each.tokens, "token_logprobs": each.token_log_probs}
@@ -516,6 +529,8 @@ def logprob(
             else:
                 writer.write(repr(each.log_prob))
             progress.advance()
+    if told:
+        console.warn(replaced(len(told)))
 
 
 @app.command(epilog="Example: nmt average run --last 5 -o averaged")

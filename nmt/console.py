@@ -33,6 +33,11 @@ def rate(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}"
 
 
+def replaced(count: int) -> str:
+    """What `--errors replace` did."""
+    return f"{count:,} line{'s' if count > 1 else ''} held invalid UTF-8, which became U+FFFD"
+
+
 class Console:
     """The voice of one command. `quiet` silences it."""
 

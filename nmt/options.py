@@ -1,7 +1,7 @@
 """Options that several commands share, and `--config`: a file that gives the defaults of any of them."""
 
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -29,7 +29,7 @@ def argument(text: str, metavar: str) -> Any:
 def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
     """Make the command's table of the file its options' defaults, typed as strictly as the settings of a model.
 
-    The whole file is left in `context.obj` for `train`, which finds its settings there.
+    What is left of the file is in `context.obj` for `train`, which finds its settings there.
     """
     if path is None:
         return None
@@ -47,7 +47,8 @@ def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
             raise UsageError(f"{where}: unknown key {table}.{key}{did_you_mean(key, [*found, *settings])}")
         converted = convert(value, found[key].type, f"{table}.{key}", where)
         values[found[key].parameter] = not converted if found[key].opposite else converted
-    context.obj, context.default_map = layer, values
+    rest = {key: value for key, value in layer.tables.get(table, {}).items() if key in settings}
+    context.obj, context.default_map = replace(layer, tables={**layer.tables, table: rest}), values
     return path
 
 

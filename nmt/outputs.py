@@ -61,11 +61,21 @@ def plan(inputs: Sequence[str], output: str) -> list[Job]:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two inputs are named {name}: their translations would be one file in {output}")
-    try:
-        os.makedirs(output, exist_ok=True)
-    except OSError as error:
-        raise NmtError(f"{output}: cannot be made ({reason(error)})") from None
+    make_directory(output)
     return [Job((path,), os.path.join(output, name)) for path, name in zip(inputs, names, strict=True)]
+
+
+def make_directory(path: str) -> None:
+    """NmtError where there is none and none can be made."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be made ({reason(error)})") from None
+
+
+def count_lines(paths: Sequence[str]) -> int:
+    """Lines of files that can be read again."""
+    return sum(1 for path in paths for _ in read_lines(path, "replace"))
 
 
 def unfinished(jobs: Sequence[Job], rows: int) -> list[Job]:
@@ -153,9 +163,9 @@ class Traffic:
 
     def total(self) -> int | None:
         """Lines to translate; None where that cannot be known before they are read."""
-        if self.streaming or any(path.endswith((".gz", ".xz")) for job in self._jobs for path in job.inputs):
+        if self.streaming:
             return None
-        return sum(_count_lines(path) for job in self._jobs for path in job.inputs) - sum(job.done for job in self._jobs)
+        return sum(count_lines(job.inputs) - job.done for job in self._jobs)
 
     def lines(self) -> Iterator[str]:
         """All lines still to be translated."""
@@ -190,11 +200,3 @@ class Traffic:
 
     def _count_replaced(self, number: int) -> None:
         self.replaced += 1
-
-
-def _count_lines(path: str) -> int:
-    count, last = 0, b"\n"
-    with open(path, "rb") as stream:
-        while block := stream.read(1 << 20):
-            count, last = count + block.count(b"\n"), block[-1:]
-    return count + (last != b"\n")

@@ -1,47 +1,19 @@
-"""The command line as a person and a script meet it: streams, exit codes, messages, files, and one toy run from text to score."""
+"""The command line as a person and a script meet it: help, messages, exit codes, streams, defaults from a file."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import nmt
 from nmt.cli import main
+from tests.command_line import nmt_process, refused, text
 
 COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info")
-
-
-def nmt_process(
-    *words: str | Path, environment: dict[str, str] | None = None, stdin: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
-    """`nmt WORDS` in a process of its own, for what only a process has: locale, exit status, pipes."""
-    return subprocess.run(
-        [sys.executable, "-m", "nmt", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, **(environment or {})},
-        timeout=120,
-        check=False,
-    )
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
-    """Exit code and error of a command line that must fail: one line on stderr, nothing on stdout."""
-    code = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("nmt: error: ") and err.count("\n") == 1 and err.endswith("\n"), err
-    return code, err.removeprefix("nmt: error: ").rstrip("\n")
-
-
-def text(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 # Help and start-up
@@ -51,7 +23,8 @@ def text(path: Path, *lines: str) -> Path:
 def test_help_imports_nothing_heavy(words: list[str]) -> None:
     program = (
         "import sys; from nmt.cli import main; code = main(sys.argv[1:]); "
-        "assert not {'torch', 'numpy', 'sentencepiece', 'sacrebleu', 'matplotlib', 'safetensors'} & set(sys.modules); sys.exit(code)"
+        "assert not {'torch', 'numpy', 'sentencepiece', 'sacrebleu', 'matplotlib', 'safetensors'} & set(sys.modules); "
+        "sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", program, *words, "--help"], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -61,16 +34,17 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
 def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     promised = {
-        "preprocess": "output valid-source valid-target valid-size source-lang target-lang vocab-size tokenizer shared-vocab separate-vocabs "
-        "lowercase normalization character-coverage byte-fallback max-length max-ratio dedup vocab-from workers seed overwrite config quiet",
-        "train": "output backend size config set max-steps max-epochs max-minutes batch-tokens accumulate resume init-from overwrite device "
-        "precision compile no-compile list-options threads seed quiet",
-        "translate": "output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best format scores "
-        "alignments attention prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache seed errors overlong continue device threads "
-        "config quiet",
-        "score": "tokenize lowercase target-lang device bootstrap format sentence output config",
-        "logprob": "format output device threads config",
-        "average": "output last overwrite config",
+        "preprocess": """output valid-source valid-target valid-size source-lang target-lang vocab-size tokenizer shared-vocab
+            separate-vocabs lowercase normalization character-coverage byte-fallback max-length max-ratio dedup vocab-from workers
+            seed overwrite config quiet""",
+        "train": """output backend size config set max-steps max-epochs max-minutes batch-tokens accumulate resume init-from
+            overwrite device precision compile no-compile list-options threads seed quiet""",
+        "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
+            format scores alignments attention prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache seed errors
+            overlong continue device threads config quiet""",
+        "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
+        "logprob": "format output device threads config quiet",
+        "average": "output last overwrite config quiet",
         "info": "json",
     }
     for command, options in promised.items():
@@ -296,7 +270,3 @@ def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixtu
     first, second = json.loads(capsys.readouterr().out)
     assert "p_value" not in first and 0 < second["p_value"] < 0.05
     assert "bs:100" in second["signature"]
-
-
-def words_of(path: Path) -> Sequence[str]:
-    return path.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,269 @@
+"""One toy run of each backend, from text to score, through the real command line."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from tests.command_line import nmt_process, out, refused, text
+
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus, DATA and a run of each backend: a few updates, enough to have something to say."""
+    folder = tmp_path_factory.mktemp("toy")
+    lines = [" ".join(NUMBERS[(i * step) % 10] for i in range(1, 2 + step % 5)) for step in range(1, 101)]
+    text(folder / "train.src", *lines)
+    text(folder / "train.tgt", *(" ".join(reversed(line.split())) for line in lines))
+    text(folder / "test.src", *lines[:12])
+    text(folder / "test.tgt", *(" ".join(reversed(line.split())) for line in lines[:12]))
+    config = text(
+        folder / "toy.toml",
+        *("[preprocess]", "vocab_size = 45", "valid_size = 6", 'source_lang = "en"', 'target_lang = "en"', "quiet = true"),
+        *("[model]", "width = 16", "layers = 1", "[train]", "max_steps = 6", "batch_tokens = 100", "warmup = 5", "quiet = true"),
+        *("learning_rate = 1e-2", "valid_every = 3", "save_every = 3", "log_every = 2", 'device = "cpu"', "threads = 1"),
+    )
+    data = str(folder / "data")
+    assert main(["preprocess", str(folder / "train.src"), str(folder / "train.tgt"), "-o", data, "--config", str(config)]) == 0
+    for backend, settings in (("rnn", "embedding=8"), ("transformer", "heads=2")):
+        words = ["train", data, "-o", str(folder / backend), "--config", str(config), "--backend", backend]
+        assert main([*words, "--set", f"model.{settings}"]) == 0
+    return folder
+
+
+BACKENDS = ("rnn", "transformer")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lines_in_are_lines_out_and_scores_agree(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str
+) -> None:
+    run, source, target, output = toy / backend, toy / "test.src", toy / "test.tgt", tmp_path / "out"
+    assert out(capsys, "translate", run, source, "-o", output) == ""
+    plain = output.read_text()
+    assert plain.count("\n") == 12
+    rows = [json.loads(line) for line in out(capsys, "translate", run, source, "--format", "jsonl", "--n-best", "3").splitlines()]
+    assert [(row["line"], row["rank"]) for row in rows] == [(line, rank) for line in range(12) for rank in range(3)]
+    best = [row for row in rows if row["rank"] == 0]
+    assert [row["text"] for row in best] == plain.splitlines()
+    scored = [line.split("\t") for line in out(capsys, "translate", run, source, "--scores").splitlines()]
+    assert [row[0] for row in scored] == plain.splitlines()
+    assert [float(row[1]) for row in scored] == pytest.approx([row["score"] for row in best], abs=1e-6)
+    numbers = [float(line) for line in out(capsys, "logprob", run, source, target).splitlines()]
+    objects = [json.loads(line) for line in out(capsys, "logprob", run, source, target, "--format", "jsonl").splitlines()]
+    assert numbers == [each["logprob"] for each in objects]
+    assert numbers == pytest.approx([sum(each["token_logprobs"]) for each in objects])
+    (bleu,) = json.loads(out(capsys, "score", output, "-r", target, "-m", "bleu", "--format", "json"))
+    assert 0 <= bleu["score"] <= 100
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mean_of_checkpoints_is_a_model_that_can_be_moved(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str
+) -> None:
+    averaged, moved = tmp_path / "averaged", tmp_path / "elsewhere" / "moved"
+    out(capsys, "average", toy / backend, "-o", averaged, "--last", "2")
+    told = json.loads(out(capsys, "info", averaged, "--json"))
+    assert (told["kind"], told["model"]["backend"], told["languages"]) == ("model", backend, ["en", "en"])
+    before = out(capsys, "translate", averaged, toy / "test.src")
+    moved.parent.mkdir()
+    averaged.rename(moved)
+    assert out(capsys, "translate", moved, toy / "test.src") == before
+
+
+def test_info_tells_data_run_and_checkpoint_apart(capsys: pytest.CaptureFixture[str], toy: Path) -> None:
+    import torch
+
+    from nmt.checkpoint import load_model
+
+    data = json.loads(out(capsys, "info", toy / "data", "--json"))
+    assert (data["kind"], data["splits"]["train"]["pairs"]) == ("data", 94)
+    run = json.loads(out(capsys, "info", toy / "rnn", "--json"))
+    assert (run["kind"], run["last"]["step"], run["train"]["max_steps"]) == ("run", 6, 6)
+    assert run["checkpoints"] == ["step-0", "step-3", "step-6"]
+    assert run["best"]["step"] in (3, 6)
+    model = load_model(toy / "rnn", torch.device("cpu")).model
+    assert run["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    checkpoint = json.loads(out(capsys, "info", toy / "rnn" / "checkpoints" / "step-3", "--json"))
+    assert (checkpoint["kind"], checkpoint["state"]["step"]) == ("checkpoint", 3)
+    page = out(capsys, "info", toy / "rnn")
+    assert "model.cell " in page and "gru" in page
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_blank_lines_stay_where_they_are(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str) -> None:
+    file = tmp_path / "blanks"
+    file.write_text("one two\n\n   \n\u00a0\u3000\n\u200b\n\nthree", encoding="utf-8")
+    lines = out(capsys, "translate", toy / backend, file).split("\n")
+    assert len(lines) == 8 and lines[-1] == ""
+    assert lines[1:6] == [""] * 5
+    first = out(capsys, "translate", toy / backend, text(tmp_path / "first", "one two"))
+    assert first == f"{lines[0]}\n"
+    file.write_text("\n \n")
+    assert out(capsys, "translate", toy / backend, file) == "\n\n"
+    file.write_text("")
+    assert out(capsys, "translate", toy / backend, file) == ""
+
+
+def test_a_pipe_a_file_and_any_locale_give_the_same_bytes(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    import gzip
+
+    source = tmp_path / "source"
+    source.write_bytes("one\r\ntwo\u2028three\u0085\x0c four\rfive\n日本 six \x00 é\n".encode())
+    packed = tmp_path / "source.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    expected = out(capsys, "translate", toy / "rnn", source).encode()
+    assert expected.count(b"\n") == 3
+    done = nmt_process(
+        "translate",
+        toy / "rnn",
+        "-q",
+        "--device",
+        "cpu",
+        stdin=source.read_bytes(),
+        environment={"LC_ALL": "POSIX", "PYTHONUTF8": "0"},
+    )
+    assert (done.stdout, done.stderr) == (expected, b"")
+    assert out(capsys, "translate", toy / "rnn", packed).encode() == expected
+    out(capsys, "translate", toy / "rnn", source, packed, "-o", f"{tmp_path}/folder/")
+    assert (tmp_path / "folder" / "source").read_bytes() == expected
+    assert gzip.decompress((tmp_path / "folder" / "source.gz").read_bytes()) == expected
+
+
+def test_invalid_utf8_stops_with_its_line_or_is_replaced_and_counted(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "broken"
+    file.write_bytes(b"one\n\xff two\n")
+    code = main(["translate", str(toy / "rnn"), str(file)])
+    captured = capsys.readouterr()
+    assert code == 1 and f"{file}, line 2" in captured.err and captured.out.count("\n") == 1
+    assert main(["translate", str(toy / "rnn"), str(file), "--errors", "replace"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 2 and "1 line held invalid UTF-8" in captured.err
+
+
+def test_a_coprocess_is_answered_before_it_asks_again(toy: Path) -> None:
+    command = [sys.executable, "-m", "nmt", "translate", str(toy / "rnn"), "--batch-lines", "1", "-q", "--threads", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for line in (b"one two\n", b"\n", b"three\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")  # would wait for ever where the answer waits for the next line
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+def test_translating_into_head_ends_quietly(toy: Path, tmp_path: Path) -> None:
+    file = text(tmp_path / "long", *["one two three"] * 3000)
+    command = f"{sys.executable} -m nmt translate {toy / 'rnn'} {file} -q --search greedy | head -1; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert done.stdout.count(b"\n") == 1
+    assert int(done.stderr) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_training_keeps_a_checkpoint_and_goes_on(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    words = ["train", str(toy / "data"), "-o", str(run), "--config", str(toy / "toy.toml"), "--set", "model.heads=2"]
+    command = [sys.executable, "-m", "nmt", *words, "--max-steps", "1000000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not (run / "log.jsonl").exists() or b'"train"' not in (run / "log.jsonl").read_bytes():
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(60) == code
+    told = json.loads(out(capsys, "info", run, "--json"))
+    step = int(told["checkpoints"][-1].removeprefix("step-"))
+    assert step >= 2
+    out(capsys, *words, "--resume", "--max-steps", str(step + 1))
+    assert json.loads(out(capsys, "info", run, "--json"))["checkpoints"][-1] == f"step-{step + 1}"
+
+
+def test_resuming_refuses_other_settings_by_name(capsys: pytest.CaptureFixture[str], toy: Path) -> None:
+    code, told = refused(capsys, "train", toy / "data", "-o", toy / "rnn", "--resume", "--set", "model.width=32", "--seed", "7")
+    assert code == 2 and "model.width" in told and "train.seed" in told
+
+
+def test_nothing_that_exists_is_overwritten_unasked(capsys: pytest.CaptureFixture[str], toy: Path) -> None:
+    for words in (
+        ["preprocess", toy / "train.src", toy / "train.tgt", "-o", toy / "data"],
+        ["train", toy / "data", "-o", toy / "rnn"],
+        ["average", toy / "rnn", "-o", toy / "data"],
+    ):
+        code, told = refused(capsys, *words)
+        assert code == 1 and "--overwrite" in told and str(words[-1]) in told
+
+
+def test_a_stopped_translation_is_gone_on_with(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    words = ["translate", toy / "rnn", toy / "test.src", "-o", output]
+    out(capsys, *words)
+    whole = output.read_text()
+    output.unlink()
+    lines = whole.splitlines(keepends=True)
+    (tmp_path / "out.partial").write_text("kept\n" * 4 + "half")
+    out(capsys, *words, "--continue")
+    assert output.read_text() == "kept\n" * 4 + "".join(lines[4:])
+    out(capsys, *words, "--continue")
+    assert output.read_text().startswith("kept")
+    out(capsys, *words)
+    assert output.read_text() == whole
+
+
+def test_prefixes_alignments_and_pictures(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    prefixes = text(tmp_path / "prefixes", *["two"] * 12)
+    columns = [
+        line.split("\t")
+        for line in out(
+            capsys,
+            "translate",
+            toy / "rnn",
+            toy / "test.src",
+            "--prefix",
+            prefixes,
+            "--alignments",
+            "--attention",
+            tmp_path / "drawn",
+        ).splitlines()
+    ]
+    assert all((row[0].startswith("two") and row[1].startswith("0-")) or row[1].split("-")[1][0] == "0" for row in columns)
+    assert len(list((tmp_path / "drawn").glob("line-*.svg"))) == 12
+    code, told = refused(capsys, "translate", toy / "rnn", toy / "train.src", "--prefix", prefixes)
+    assert code == 1 and "12" in told and "100" in told
+
+
+def test_searches_and_their_limits(capsys: pytest.CaptureFixture[str], toy: Path) -> None:
+    base = ("translate", toy / "transformer", toy / "test.src")
+    greedy = out(capsys, *base, "--search", "greedy")
+    assert out(capsys, *base, "--beam-size", "1") == greedy
+    assert out(capsys, *base, "--search", "sample", "--temperature", "0") == greedy
+    assert out(capsys, *base, "--search", "sample", "--top-k", "1") == greedy
+    assert out(capsys, *base, "--search", "greedy", "--no-cache") == greedy
+    sampled = out(capsys, *base, "--search", "sample", "--seed", "3")
+    assert out(capsys, *base, "--search", "sample", "--seed", "3", "--batch-lines", "1") == sampled
+    assert out(capsys, *base, "--search", "sample", "--seed", "4") != sampled
+    code, told = refused(capsys, *base, "--n-best", "6", "--format", "jsonl")
+    assert code == 2 and "--n-best 6" in told
+    assert main([str(word) for word in (*base, "--max-length", "1")]) == 0
+    assert "ended at the length limit" in capsys.readouterr().err
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    capsys.readouterr()
+    for words in (
+        ["translate", toy / "rnn", toy / "test.src", "--max-length", "1", "-q"],
+        ["score", toy / "test.src", "-r", toy / "test.tgt", "-q"],
+        ["average", toy / "rnn", "-o", tmp_path / "mean", "-q"],
+    ):
+        assert main([str(word) for word in words]) == 0
+        assert capsys.readouterr().err == ""
