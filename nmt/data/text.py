@@ -5,6 +5,7 @@ whatever the locale. Outputs are written beside their place and renamed into it,
 """
 
 import codecs
+import errno
 import gzip
 import json
 import lzma
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 from nmt.errors import NmtError, UsageError
 
@@ -248,9 +249,11 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
         if not straight:
             os.replace(written, target)
             sync(target.parent)
-    except BaseException:
+    except BaseException as error:
         if not straight:
             written.unlink(missing_ok=True)
+        if _is_full(error):
+            raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
         raise
 
 
@@ -315,9 +318,16 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         else:
             os.rename(partial, target)
         sync(target.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if _is_full(error):
+            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
         raise
+
+
+def _is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether there is no room left: the system does not say for which file."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:

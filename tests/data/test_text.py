@@ -5,6 +5,7 @@ import io
 import json
 import lzma
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.text import check_inputs, new_directory, open_text, read_json, read_lines, write_json
@@ -37,6 +38,7 @@ def expected(data: bytes) -> list[str]:
     return lines + [bytes(line).decode("utf-8", "replace")] * bool(line)
 
 
+@settings(deadline=None)
 @given(lines_of_text, st.sampled_from(["", ".gz", ".xz"]))
 def test_what_is_written_is_read_back_exactly(lines: list[str], suffix: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -48,6 +50,7 @@ def test_what_is_written_is_read_back_exactly(lines: list[str], suffix: str) -> 
         assert os.listdir(directory) == [path.name]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"\xef\xbb\xbf", "ü\u2028\x85".encode(), b"\xff", b"\xc3"])).map(
         b"".join
@@ -214,6 +217,29 @@ def test_a_failed_output_leaves_what_was_there(tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="line feed"), open_text(path) as writer:
         writer.write("a\nb")
+
+
+def test_no_room_left_is_said_with_the_place(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(NmtError, match="out: cannot be written"), open_text(tmp_path / "out") as writer:
+            for _ in range(1000):
+                writer.write("x" * 1000)
+        with pytest.raises(NmtError, match="data: cannot be written"), new_directory(tmp_path / "data", False) as partial:
+            (partial / "file").write_bytes(b"x" * 1_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_may_stop_early(tmp_path: Path) -> None:
+    for name, opened in (("a", open), ("a.gz", gzip.open), ("a.xz", lzma.open)):
+        with opened(tmp_path / name, "wb") as stream:
+            stream.write(b"a\n" * 1_000_000)
+        lines = read_lines(tmp_path / name)
+        assert next(lines) == "a"
+        lines.close()  # type: ignore[attr-defined]
 
 
 def test_output_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
