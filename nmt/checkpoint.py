@@ -268,10 +268,10 @@ def mean(members: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             if name not in total:
                 kinds[name] = tensor.dtype
-                total[name] = tensor.double() / len(members)
+                total[name] = tensor.double()
             else:
-                total[name] += tensor.double() / len(members)
-    return {name: tensor.to(kinds[name]) for name, tensor in total.items()}
+                total[name] += tensor.double()
+    return {name: (tensor / len(members)).to(kinds[name]) for name, tensor in total.items()}
 
 
 def _step(path: Path) -> int | None:

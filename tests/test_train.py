@@ -9,25 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from nmt import loss
-from nmt.checkpoint import checkpoints, load_model, read_state
+from nmt.checkpoint import checkpoints, load_model
 from nmt.console import Console, Progress
 from nmt.data.batching import batches
-from nmt.data.resample import resampled
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
 from nmt.run import opened
 from nmt.score import validation_scores
 from nmt.search import Beam
-from nmt.train import BAD_UPDATES, train
+from nmt.train import train
 from nmt.translate import Options, Translator
-from nmt.vocab import UNK
 from tests.toys import CPU, QUIET, config, dataset, events, reversed_digits, run, words
 
 BACKENDS = ["rnn", "transformer"]
@@ -82,7 +79,7 @@ def test_both_backends_learn_to_reverse_digits(
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset, tmp_path: Path) -> None:
     """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
-    settings = {"max_steps": 31, "valid_every": 6, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
+    settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
 
     def trained(place: Path, steps: int, resume: bool) -> None:
         run(subwords, place, config(backend, {"dropout": 0.2}, 0.1, **{**settings, "max_steps": steps}), resume=resume)
@@ -94,12 +91,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset,
     assert same(tensors(whole), tensors(parts))
     assert same(tensors(whole, "optimizer.safetensors"), tensors(parts, "optimizer.safetensors"))
     # A stop has a line for what it cut short, and a validation of its own; all others are the same.
-    logged = {repr(event) for event in events(tmp_path / "parts")}
-    extra = {7, 18}
-    assert {repr(event) for event in events(tmp_path / "whole") if event["event"] == "train"} <= logged
-    assert [event["nll"] for event in events(tmp_path / "whole", "valid")] == [
-        event["nll"] for event in events(tmp_path / "parts", "valid") if event["step"] not in extra
-    ]
+    logged = {kind: [event for event in events(tmp_path / "parts", kind) if event["step"] != 7] for kind in ("train", "valid")}
+    assert events(tmp_path / "whole", "train") == [event for event in logged["train"] if event["step"] != 18]
+    assert [event["nll"] for event in events(tmp_path / "whole", "valid")] == [event["nll"] for event in logged["valid"]]
     assert {event["epoch"] for event in events(tmp_path / "whole", "train")} >= {1, 2}
 
 
@@ -269,7 +263,7 @@ def test_logged_validation_is_what_the_commands_say(digits: Dataset, tmp_path: P
     hypotheses = [translation.text for translation in translator.translate(source, Options(Beam(logged["beam"])))]
     assert (logged["bleu"], logged["chrf"]) == validation_scores(hypotheses, reference, None)
     forced = list(translator.log_probs(zip(source, reference, strict=True)))
-    tokens = sum(len(each.log_probs) for each in forced)
+    tokens = sum(len(each.tokens) for each in forced)
     assert logged["nll"] == pytest.approx(-sum(each.log_prob for each in forced) / tokens, abs=1e-5)
     assert logged["ppl"] == pytest.approx(math.exp(logged["nll"]))
 
@@ -312,12 +306,10 @@ def test_too_many_bad_updates_end_the_run_and_keep_its_checkpoint(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(lambda call: call > 5, monkeypatch)
-    with pytest.raises(NmtError, match=r"10 updates in a row.*step-5.*learning_rate"):
+    with pytest.raises(NmtError, match=r"10 updates in a row.*step-10.*learning_rate"):
         run(digits, tmp_path / "run", config("rnn", max_steps=50, save_every=5))
-    kept = checkpoints(tmp_path / "run")[-1]
-    assert kept.name == "step-10" or kept.name == "step-5"
-    assert all(tensor.isfinite().all() for tensor in tensors(kept).values())
-    assert read_state(kept)["bad"] < BAD_UPDATES
+    kept = {path.name: tensors(path) for path in checkpoints(tmp_path / "run")}
+    assert same(kept["step-5"], kept["step-10"])
 
 
 def test_weights_that_are_not_finite_are_never_saved(digits: Dataset, tmp_path: Path) -> None:
@@ -332,7 +324,9 @@ def test_out_of_memory_names_the_shape(digits: Dataset, tmp_path: Path, monkeypa
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
 
     monkeypatch.setattr(loss, "backward", backward)
-    with pytest.raises(NmtError, match=r"update 1, with 14 pairs of 9 source and 9 target positions.*--accumulate"):
+    first = digits.train.lengths[batches(digits.train.lengths, 128, seed=1, epoch=0)[0]]
+    shape = rf"update 1, with {len(first)} pairs of {first[:, 0].max()} source and {first[:, 1].max()} target positions"
+    with pytest.raises(NmtError, match=rf"{shape}.*--accumulate"):
         run(digits, tmp_path / "run", config("rnn"))
 
 
@@ -423,7 +417,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_model_it_was_g
 
 def test_what_cannot_be_is_refused_before_anything_is_made(digits: Dataset, tmp_path: Path) -> None:
     for settings, message in (
-        (config("rnn", batch_tokens=6), r"pair \d+ .* 9 positions, more than --batch-tokens 6"),
+        (config("rnn", batch_tokens=6), r"pair \d+ .* has \d positions, more than --batch-tokens 6"),
         (config("rnn", bpe_dropout=0.1), "--tokenizer bpe, not word"),
         (config("rnn", precision="float16"), "needs a GPU"),
         (config("transformer", teacher_forcing=0.5), "for the rnn backend, not for transformer"),
@@ -443,7 +437,7 @@ def test_without_validation_data_the_last_model_is_the_one_kept(tmp_path: Path) 
 
 
 def test_the_mean_of_the_last_checkpoints_competes(digits: Dataset, tmp_path: Path) -> None:
-    settings = config("rnn", max_steps=8, save_every=2, keep_last=3, average_last=3, metric="nll", learning_rate=0.3)
+    settings = config("rnn", max_steps=12, save_every=2, keep_last=3, average_last=3, metric="nll", learning_rate=0.2)
     run(digits, tmp_path / "run", settings)
     kept = [tensors(path) for path in checkpoints(tmp_path / "run")]
     (average,) = events(tmp_path / "run", "average")
@@ -481,31 +475,6 @@ def test_scheduled_sampling_has_all_target_tokens_in_its_loss(share: float, digi
     run(digits, tmp_path / "decaying", config("rnn", max_steps=5, teacher_forcing_end=0.0))
     decaying = events(tmp_path / "decaying", "train")
     assert decaying[0] == forced[0] and decaying[-1]["nll"] != forced[-1]["nll"]
-
-
-def test_bpe_dropout_cuts_the_same_text_otherwise_in_each_epoch(tmp_path: Path) -> None:
-    pairs = [*words(300, seed=1), ("abc ☃ abc", "x ☃")]
-    data = dataset(tmp_path / "corpus", pairs, valid=5, tokenizer="bpe", vocab_size=60, character_coverage=0.999)
-
-    def epoch(number: int, seed: int = 1, longest: int = 60) -> list[list[list[int]]]:
-        found = resampled(data.train, data.source, data.target, 0.3, longest, seed=seed, epoch=number, directory=tmp_path)
-        assert found.lengths.max() <= max(longest, data.train.lengths.max())
-        return [[side[index].tolist() for index in range(len(side))] for side in (found.src, found.tgt)]
-
-    plain = [[side[index].tolist() for index in range(len(side))] for side in (data.train.src, data.train.tgt)]
-    first = epoch(0)
-    assert first == epoch(0) and first != epoch(1) and first != epoch(0, seed=2)
-    changed = sum(a != b for a, b in zip(first[0], plain[0], strict=True))
-    assert changed > len(plain[0]) / 2
-    for subword, sampled, ordinary in zip((data.source, data.target), first, plain, strict=True):
-        for ids, original in zip(sampled, ordinary, strict=True):
-            assert subword.decode(ids) == subword.decode(original)
-            assert UNK not in original or ids == original
-    lengths = [len(ids) + 1 for side in plain for ids in side]
-    bound = int(np.quantile(lengths, 0.5))
-    for ids, original in zip(epoch(0, longest=bound)[0], plain[0], strict=True):
-        assert len(ids) + 1 <= bound or ids == original
-    assert not list(tmp_path.glob(".epoch*"))
 
 
 def test_a_console_says_what_is_trained_and_how_it_ended(

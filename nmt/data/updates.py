@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.batching import Batch, batches, collate, split
-from nmt.data.resample import resampled
+from nmt.data.resample import Cutter, resampled
 from nmt.data.shards import Dataset
 
 
@@ -51,19 +51,12 @@ class Feed:
                 yield update
 
     def _updates(self, epoch: int, position: int) -> Iterator[Update]:
+        dropout = self.bpe_dropout
+        cutters = (Cutter(self.dataset.source, dropout), Cutter(self.dataset.target, dropout)) if dropout else None
         while True:
             data = self.dataset.train
-            if self.bpe_dropout:
-                data = resampled(
-                    data,
-                    self.dataset.source,
-                    self.dataset.target,
-                    self.bpe_dropout,
-                    self.batch_tokens,
-                    seed=self.seed,
-                    epoch=epoch,
-                    directory=self.directory,
-                )
+            if cutters is not None:
+                data = resampled(data, cutters, self.batch_tokens, seed=self.seed, epoch=epoch, directory=self.directory)
             lengths = data.lengths
             order = batches(lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
             for number in range(position, len(order)):
