@@ -118,7 +118,20 @@ def test_data_knows_tensors_only_in_batching() -> None:
     assert torch == {"nmt.data.batching"}
 
 
-@pytest.mark.parametrize("module", ["nmt", "nmt.__main__", "nmt.cli", "nmt.commands", "nmt.options", "nmt.config", "nmt.console"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "nmt",
+        "nmt.__main__",
+        "nmt.cli",
+        "nmt.commands.__init__",
+        "nmt.commands.make",
+        "nmt.commands.use",
+        "nmt.options",
+        "nmt.config",
+        "nmt.console",
+    ],
+)
 def test_the_command_line_starts_without_anything_heavy(module: str) -> None:
     reached, pending = set(), {module}
     while pending:

@@ -1,0 +1,237 @@
+"""The commands that make models: preprocess, train, average.
+
+torch and the rest are imported inside the commands, so that `--help` answers at once.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from nmt.errors import UsageError
+from nmt.options import (
+    COMMON,
+    OUTPUT,
+    TEXT,
+    ConfigFile,
+    Debug,
+    Device,
+    Errors,
+    Overwrite,
+    Quiet,
+    Threads,
+    argument,
+    list_settings,
+    option,
+)
+
+
+def preprocess(
+    source: Annotated[str, argument("Source side: one sentence a line; .gz and .xz too.", "SOURCE")],
+    target: Annotated[str, argument("Target side: the same lines.", "TARGET")],
+    output: Annotated[str, option("Directory to make.", "--output", "-o", panel=OUTPUT, metavar="DATA")],
+    valid_source: Annotated[str | None, option("Validation set, source side.", panel="Validation", metavar="FILE")] = None,
+    valid_target: Annotated[str | None, option("Validation set, target side.", panel="Validation", metavar="FILE")] = None,
+    valid_size: Annotated[
+        int | None,
+        option(
+            "Pairs to set aside for it instead (default: one in a hundred, at most 1000).", panel="Validation", metavar="N", least=0
+        ),
+    ] = None,
+    source_lang: Annotated[str | None, option("Language code, as en.", panel=TEXT, metavar="CODE")] = None,
+    target_lang: Annotated[
+        str | None, option("Language code, as de; scoring picks its tokenizer by it.", panel=TEXT, metavar="CODE")
+    ] = None,
+    lowercase: Annotated[bool, option("Lowercase all text.", "--lowercase", panel=TEXT)] = False,
+    normalization: Annotated[
+        Literal["nmt_nfkc", "nfkc", "identity"], option("Unicode normalisation.", panel=TEXT, metavar="nmt_nfkc|nfkc|identity")
+    ] = "nmt_nfkc",
+    tokenizer: Annotated[
+        Literal["bpe", "unigram", "char", "word"],
+        option("Kind of subword model.", panel="Vocabulary", metavar="bpe|unigram|char|word"),
+    ] = "bpe",
+    vocab_size: Annotated[int, option("Subwords, of each vocabulary.", panel="Vocabulary", metavar="N", least=1)] = 8000,
+    shared_vocab: Annotated[
+        bool, option("One vocabulary for both sides, or one each.", "--shared-vocab/--separate-vocabs", panel="Vocabulary")
+    ] = True,
+    character_coverage: Annotated[
+        float, option("Share of characters to cover; rarer ones become <unk>.", panel="Vocabulary", metavar="X")
+    ] = 1.0,
+    byte_fallback: Annotated[
+        bool, option("Spell rare characters as bytes: no <unk>.", "--byte-fallback", panel="Vocabulary")
+    ] = False,
+    vocab_from: Annotated[
+        str | None, option("Take the subword models from there.", panel="Vocabulary", metavar="DATA|MODEL")
+    ] = None,
+    max_length: Annotated[int, option("Drop pairs with more subwords on a side.", panel="Filters", metavar="N", least=1)] = 250,
+    max_ratio: Annotated[
+        float | None, option("Drop pairs one side of which is R times longer.", panel="Filters", metavar="R", least=1)
+    ] = None,
+    dedup: Annotated[bool, option("Drop repeated pairs; takes memory by the number of pairs.", "--dedup", panel="Filters")] = False,
+    errors: Errors = "strict",
+    vocab_sample: Annotated[
+        int, option("Pairs that the subword trainer sees, at most.", panel="Vocabulary", metavar="N", least=1)
+    ] = 150_000,
+    overwrite: Overwrite = False,
+    workers: Annotated[int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1)] = None,
+    seed: Annotated[int, option("Seed of the choice of validation pairs.", panel=COMMON, metavar="N", least=0)] = 1,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Turn raw parallel text into subword models and binarised data."""
+    from nmt.console import Console
+    from nmt.preprocess import Options
+    from nmt.preprocess import preprocess as run
+
+    console = Console(quiet)
+    options = Options(
+        source=source,
+        target=target,
+        output=output,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_size=valid_size,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        vocab_size=vocab_size,
+        tokenizer=tokenizer,
+        shared_vocab=shared_vocab,
+        lowercase=lowercase,
+        normalization=normalization,
+        character_coverage=character_coverage,
+        byte_fallback=byte_fallback,
+        max_length=max_length,
+        max_ratio=max_ratio,
+        dedup=dedup,
+        vocab_from=vocab_from,
+        vocab_sample=vocab_sample,
+        workers=workers,
+        seed=seed,
+        errors=errors,
+        overwrite=overwrite,
+    )
+    for table in run(options, console).tables():
+        console.table(table.title, table.columns, table.rows)
+
+
+def train(
+    context: typer.Context,
+    data: Annotated[str, argument("Directory that preprocess made.", "DATA")],
+    output: Annotated[
+        str, option("Directory of the run: checkpoints, log, best model.", "--output", "-o", panel=OUTPUT, metavar="RUN")
+    ],
+    backend: Annotated[
+        Literal["transformer", "rnn"] | None,
+        option("Kind of network (default: transformer).", panel="Model", metavar="transformer|rnn"),
+    ] = None,
+    size: Annotated[
+        Literal["tiny", "small", "base", "big"] | None,
+        option("Width, depth, heads and dropout together (default: base).", panel="Model", metavar="tiny|small|base|big"),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        option(
+            "Any setting, as train.warmup=1000; --list-options shows all.", "--set", "-s", panel="Model", metavar="TABLE.KEY=VALUE"
+        ),
+    ] = None,
+    list_options: Annotated[
+        bool,
+        typer.Option(
+            "--list-options",
+            help="Show all settings and exit.",
+            metavar="",
+            rich_help_panel="Model",
+            is_eager=True,
+            callback=list_settings,
+        ),
+    ] = False,
+    max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel="Training", metavar="N")] = None,
+    max_epochs: Annotated[int | None, option("Stop after N passes over the data.", panel="Training", metavar="N")] = None,
+    max_minutes: Annotated[float | None, option("Stop after so much time.", panel="Training", metavar="N")] = None,
+    batch_tokens: Annotated[
+        int | None, option("Positions of an update, each side, padding counted (default: 4096).", panel="Training", metavar="N")
+    ] = None,
+    accumulate: Annotated[int | None, option("Micro-batches of an update, to save memory.", panel="Training", metavar="N")] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"] | None,
+        option("Arithmetic (default: float32).", panel="Training", metavar="auto|float32|bfloat16|float16"),
+    ] = None,
+    compile: Annotated[
+        bool | None, option("Compile the network (default: on a GPU).", "--compile/--no-compile", panel="Training")
+    ] = None,
+    resume: Annotated[bool, option("Go on with the run, exactly where it stopped.", "--resume", panel=OUTPUT)] = False,
+    init_from: Annotated[str | None, option("Begin with the weights of this model.", panel=OUTPUT, metavar="MODEL")] = None,
+    overwrite: Overwrite = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    seed: Annotated[int | None, option("Seed of all randomness (default: 1).", panel=COMMON, metavar="N")] = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train a model; the best by validation is what translate uses."""
+    from nmt.config import Config, Layer, parse_assignment, resolve
+
+    if resume and (overwrite or init_from):
+        raise UsageError(f"--resume and {'--overwrite' if overwrite else '--init-from'} exclude each other")
+    flags: dict[str, object] = {
+        "max_steps": max_steps,
+        "max_epochs": max_epochs,
+        "max_minutes": max_minutes,
+        "batch_tokens": batch_tokens,
+        "accumulate": accumulate,
+        "precision": precision,
+        "seed": seed,
+    }
+    flags = {key: value for key, value in flags.items() if value is not None}
+    assignments = [parse_assignment(each) for each in set or ()]
+    for assignment in assignments:
+        for key in assignment.tables.get("train", {}):
+            if key in flags:
+                raise UsageError(f"{assignment.origin} and --{key.replace('_', '-')} are one setting: give it once")
+        if backend is not None and "backend" in assignment.tables.get("model", {}):
+            raise UsageError(f"{assignment.origin} and --backend are one setting: give it once")
+    layers = [*([context.obj] if context.obj else []), *assignments, Layer("the command line", {"train": flags})]
+    resolve(backend, size, layers)  # wrong usage comes first, whatever the files hold
+
+    from nmt.checkpoint import CONFIG, read_config
+    from nmt.console import Console
+    from nmt.data.shards import Dataset
+    from nmt.train import train as run
+    from nmt.translate import choose_device, set_threads
+
+    place = choose_device(device)
+    set_threads(threads)
+    dataset = Dataset.open(Path(data))
+    base = Config.from_dict(read_config(Path(output))) if resume and Path(output, CONFIG).is_file() else None
+    run(
+        dataset,
+        Path(output),
+        resolve(backend, size, layers, base),
+        Console(quiet),
+        resume=resume,
+        init_from=Path(init_from) if init_from else None,
+        overwrite=overwrite,
+        device=place,
+        compile=place.type == "cuda" if compile is None else compile,
+    )
+
+
+def average(
+    inputs: Annotated[list[str], argument("Runs and checkpoints.", "RUN|CHECKPOINT")],
+    output: Annotated[str, option("Model directory to make.", "--output", "-o", panel=OUTPUT, metavar="MODEL")],
+    last: Annotated[int | None, option("Of each run, its N newest checkpoints (default: all).", metavar="N", least=1)] = None,
+    overwrite: Overwrite = False,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Average the weights of checkpoints into one model."""
+    from nmt.checkpoint import average as average_checkpoints
+    from nmt.console import Console
+    from nmt.data.text import check_directory
+
+    check_directory(output, overwrite)
+    members = average_checkpoints([Path(path) for path in inputs], Path(output), last, overwrite)
+    Console(quiet).say(f"averaged {len(members)}: {', '.join(map(str, members))}")

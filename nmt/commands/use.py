@@ -1,0 +1,307 @@
+"""The commands that use models and look at their work: translate, logprob, score, info.
+
+torch and the rest are imported inside the commands, so that `--help` answers at once.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nmt.errors import UsageError
+from nmt.options import COMMON, OUTPUT, TEXT, ConfigFile, Debug, Device, Errors, Quiet, Threads, argument, given, option
+
+if TYPE_CHECKING:
+    from nmt.results import Translation
+    from nmt.search.base import Search
+
+SEARCH = "Search"
+
+
+def translate(
+    context: typer.Context,
+    model: Annotated[str, argument("Run, checkpoint, or what average made.", "MODEL")],
+    inputs: Annotated[list[str] | None, argument("Files to translate, in order; none or -: stdin.", "INPUT")] = None,
+    output: Annotated[
+        str,
+        option("File for all, or directory for one file an input; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE|DIR"),
+    ] = "-",
+    format: Annotated[
+        Literal["text", "jsonl"], option("Lines, or one JSON object a hypothesis.", panel=OUTPUT, metavar="text|jsonl")
+    ] = "text",
+    n_best: Annotated[int, option("Hypotheses a line; more than one needs jsonl.", panel=OUTPUT, metavar="N", least=1)] = 1,
+    unique: Annotated[bool, option("Drop hypotheses whose text has come already.", "--unique", panel=OUTPUT)] = False,
+    scores: Annotated[bool, option("Add the score: a column after the text.", "--scores", panel=OUTPUT)] = False,
+    alignments: Annotated[
+        bool, option("Add word links by attention, as 0-0 1-2: a column after the text.", "--alignments", panel=OUTPUT)
+    ] = False,
+    attention: Annotated[
+        str | None, option("Draw the attention of each line there, line-000001.svg and so on.", panel=OUTPUT, metavar="DIR")
+    ] = None,
+    continue_: Annotated[bool, option("Go on with a stopped job; finished lines are kept.", "--continue", panel=OUTPUT)] = False,
+    search: Annotated[
+        Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
+    ] = "beam",
+    beam_size: Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)] = 5,
+    length_penalty: Annotated[float, option("A of the score: logprob / ((5+length)/6)^A.", panel=SEARCH, metavar="A")] = 0.0,
+    no_repeat_ngram: Annotated[
+        int, option("Write no sequence of N subwords twice; 0: may.", panel=SEARCH, metavar="N", least=0)
+    ] = 0,
+    max_length: Annotated[
+        int | None, option("Most subwords of a translation (default: source + 50).", panel=SEARCH, metavar="N", least=1)
+    ] = None,
+    max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
+    prefix: Annotated[
+        str | None, option("What each translation must begin with, one a line.", panel=SEARCH, metavar="FILE")
+    ] = None,
+    temperature: Annotated[float, option("Sampling: below 1 bolder, 0 is greedy.", panel=SEARCH, metavar="T", least=0)] = 1.0,
+    top_k: Annotated[int, option("Sampling: among the K likeliest; 0: all.", panel=SEARCH, metavar="K", least=0)] = 0,
+    top_p: Annotated[float, option("Sampling: among the likeliest that make up P.", panel=SEARCH, metavar="P")] = 1.0,
+    min_p: Annotated[float, option("Sampling: among those at least P times the likeliest.", panel=SEARCH, metavar="P")] = 0.0,
+    seed: Annotated[int, option("Sampling: seed.", panel=SEARCH, metavar="N", least=0)] = 1,
+    ensemble: Annotated[
+        list[str] | None, option("Another model to average with; repeatable.", panel=SEARCH, metavar="MODEL")
+    ] = None,
+    overlong: Annotated[
+        Literal["truncate", "split", "error"], option("What becomes of longer lines.", panel=TEXT, metavar="truncate|split|error")
+    ] = "truncate",
+    max_source: Annotated[int, option("Longest line, in subwords.", panel=TEXT, metavar="N", least=1)] = 1000,
+    errors: Errors = "strict",
+    batch_tokens: Annotated[int, option("Source positions of a batch.", panel=COMMON, metavar="N", least=1)] = 4000,
+    batch_lines: Annotated[
+        int | None, option("Most lines read ahead; 1 answers each before the next is read.", panel=COMMON, metavar="N", least=1)
+    ] = None,
+    no_cache: Annotated[bool, option("Decode the whole prefix again at each step.", "--no-cache", panel=COMMON)] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Translate text line by line: n lines in, n lines out."""
+
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, read_lines, rereadable
+    from nmt.outputs import Layout, Traffic, count_lines, make_directory, plan, unfinished
+    from nmt.score import check_counts
+
+    console = Console(quiet)
+    inputs = inputs or ["-"]
+    if n_best > 1 and format == "text":
+        raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
+    if format == "jsonl" and scores:
+        scores = False  # every object has its score
+    if unique and n_best == 1:
+        raise UsageError("--unique is about --n-best above 1")
+    if continue_ and (prefix or unique):
+        raise UsageError("--continue goes with neither --prefix nor --unique")
+    _refuse_misfits(context, search)
+    if attention is not None:
+        make_directory(attention)
+    check_inputs(*inputs, *([prefix] if prefix else []))
+    jobs = plan(inputs, output)
+    if continue_:
+        jobs = unfinished(jobs, n_best)
+        done = sum(job.done for job in jobs)
+        console.say(f"{done:,} lines are done already" if jobs else f"{output} is whole already")
+    if not jobs:
+        return
+    if attention is not None:
+        os.makedirs(attention, exist_ok=True)  # before the long work
+
+    from nmt.results import Statistics
+    from nmt.search import Beam, Greedy, Sampling
+    from nmt.stream import arriving
+    from nmt.translate import Options, Translator
+
+    strategies: dict[str, Callable[[], Search]] = {
+        "beam": lambda: Beam(beam_size, length_penalty, no_repeat_ngram),
+        "greedy": lambda: Greedy(length_penalty, no_repeat_ngram),
+        "sample": lambda: Sampling(seed, temperature, top_k, top_p, min_p, n_best, length_penalty, no_repeat_ngram),
+    }
+    options = Options(
+        search=strategies[search](),
+        n_best=n_best,
+        unique=unique,
+        max_length=max_length,
+        max_length_ratio=max_length_ratio,
+        batch_tokens=batch_tokens,
+        batch_lines=batch_lines,
+        overlong=overlong,
+        max_source=max_source,
+        attention=alignments or attention is not None,
+    )
+    traffic = Traffic(jobs, errors)
+    if prefix and rereadable(prefix) and not traffic.streaming:
+        check_counts(prefix, count_lines([prefix]), " and ".join(inputs), count_lines(inputs))
+    translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
+    lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
+    prefixes = read_lines(prefix, errors) if prefix else None
+    statistics = Statistics()
+    with console.progress("translating", "lines", traffic.total()) as progress:
+        for translation in traffic.write(
+            translator.translate(lines, options, prefixes), Layout(format == "jsonl", scores, alignments)
+        ):
+            statistics.add(translation)
+            if attention is not None:
+                _draw(translation, attention, statistics.lines)
+            progress.advance()
+    for message in statistics.messages():
+        console.warn(message)
+    if traffic.replaced:
+        console.warn(replaced(traffic.replaced))
+
+
+def _refuse_misfits(context: typer.Context, search: str) -> None:
+    """UsageError for an option of another search on the command line; in a file it waits for its search."""
+    sampling = ("temperature", "top_k", "top_p", "min_p")
+    for word in given(context, *(sampling if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
+        raise UsageError(f"{word} is an option of --search {'beam' if word == '--beam-size' else 'sample'}, not of {search}")
+
+
+def _draw(translation: "Translation", directory: str, number: int) -> None:
+    """The picture of one line's attention; none for a blank line."""
+    from nmt.heatmap import draw
+    from nmt.vocab import EOS, SYMBOLS
+
+    if translation.source and translation.attention is not None:
+        best = translation.hypotheses[0]
+        target = [*best.tokens, SYMBOLS[EOS]][: len(best.token_log_probs)]
+        draw(translation.source, target, translation.attention, os.path.join(directory, f"line-{number:06}.svg"))
+
+
+def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Lines side by side; NmtError with both counts where one file has more."""
+    from nmt.score import check_counts
+
+    for count, (first, second) in enumerate(itertools.zip_longest(left, right)):
+        if first is None or second is None:
+            rest = 1 + sum(1 for _ in (right if first is None else left))
+            counts = (count, count + rest) if first is None else (count + rest, count)
+            check_counts(source, counts[0], target, counts[1])
+        else:
+            yield first, second
+
+
+def logprob(
+    model: Annotated[str, argument("Run, checkpoint, or what average made.", "MODEL")],
+    source: Annotated[str, argument("Source side.", "SOURCE")],
+    target: Annotated[str, argument("Given translations: the same lines.", "TARGET")],
+    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
+    format: Annotated[
+        Literal["text", "jsonl"], option("Numbers, or JSON with token scores.", panel=OUTPUT, metavar="text|jsonl")
+    ] = "text",
+    ensemble: Annotated[list[str] | None, option("Another model to average with; repeatable.", metavar="MODEL")] = None,
+    errors: Errors = "strict",
+    batch_tokens: Annotated[int, option("Positions of a batch.", panel=COMMON, metavar="N", least=1)] = 4000,
+    device: Device = "auto",
+    threads: Threads = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Log-probability of given translations: natural log, summed over target tokens and </s>."""
+
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, open_text, read_lines, rereadable
+    from nmt.outputs import count_lines
+    from nmt.score import check_counts
+
+    check_inputs(source, target)
+    if rereadable(source) and rereadable(target):
+        check_counts(source, count_lines([source]), target, count_lines([target]))
+
+    from nmt.translate import Translator
+
+    translator = Translator.load(model, ensemble or (), device, threads)
+    console, told = Console(quiet), list[int]()
+    pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))
+    with open_text(output) as writer, console.progress("scoring", "lines") as progress:
+        for line, each in enumerate(translator.log_probs(pairs, batch_tokens)):
+            if format == "jsonl":
+                found = {"line": line, "logprob": each.log_prob, "tokens": each.tokens, "token_logprobs": each.token_log_probs}
+                writer.write(dumps(found, ensure_ascii=False))
+            else:
+                writer.write(repr(each.log_prob))
+            progress.advance()
+    if told:
+        console.warn(replaced(len(told)))
+
+
+def score(
+    hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
+    reference: Annotated[list[str], option("Reference; repeat for several.", "--reference", "-r", metavar="REF")],
+    metric: Annotated[
+        list[str] | None,
+        option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
+    ] = None,
+    tokenize: Annotated[str | None, option("BLEU's tokenizer (default: by language).", metavar="T")] = None,
+    lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
+    target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
+    bootstrap: Annotated[int, option("Resamples for confidence intervals and p-values.", metavar="N", least=0)] = 0,
+    sentence: Annotated[bool, option("One score a line.", "--sentence", panel=OUTPUT)] = False,
+    format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
+    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
+    errors: Errors = "strict",
+    device: Device = "cpu",
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
+
+    from nmt import score as scoring
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, open_text, read_lines
+    from nmt.scoreboard import as_json, as_text, by_sentence
+
+    console = Console(quiet)
+    metrics = metric or ["bleu", "chrf"]
+    for name in metrics:
+        if name not in scoring.METRICS:
+            raise UsageError(f"--metric must be one of {', '.join(scoring.METRICS)}, not {name}")
+    if bootstrap == 1:
+        raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
+    check_inputs(*hypotheses, *reference)
+    told: list[int] = []
+    systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
+    for paths, texts in ((hypotheses, systems), (reference, references)):
+        for path, lines in zip(paths, texts, strict=True):
+            scoring.check_counts(path, len(lines), reference[0], len(references[0]))
+    if told:
+        console.warn(replaced(len(told)))
+    for path, lines in zip(hypotheses, systems, strict=True):
+        for message in scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang):
+            console.warn(f"{path}: {message}")
+    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
+    how = (references, metrics, tokenize, lowercase, target_lang)
+    if sentence:
+        found = by_sentence(names, [scoring.sentence_scores(lines, *how) for lines in systems], format == "json")
+    else:
+        if len(systems) > 1:
+            scores = scoring.compare(systems, *how, bootstrap or 1000)
+        else:
+            scores = [scoring.score(systems[0], *how, bootstrap)]
+        found = (as_json if format == "json" else as_text)(names, scores)
+    with open_text(output) as writer:
+        for line in found:
+            for part in line.split("\n"):
+                writer.write(part)
+
+
+def info(
+    path: Annotated[str, argument("Model, run or data.", "MODEL|RUN|DATA")],
+    json: Annotated[bool, option("As JSON.", "--json")] = False,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is in a directory: settings, sizes, languages, scores."""
+    from nmt.info import as_text, describe
+
+    found = describe(Path(path))
+    print(dumps(found, ensure_ascii=False, indent=2) if json else "\n".join(as_text(found)))
