@@ -145,12 +145,12 @@ class Paths(Batched):
     """(B, w) float64, their sum; -inf where there is no hypothesis."""
 
     @classmethod
-    def empty(cls, sentences: int, width: int, device: torch.device) -> Self:
-        """`width` hypotheses without tokens for each sentence."""
+    def empty(cls, sentences: int, width: int, device: torch.device, log_prob: float = 0.0) -> Self:
+        """`width` hypotheses without tokens for each sentence, or `width` places for some with `log_prob` -inf."""
         return cls(
             tokens=torch.zeros(sentences, width, 0, dtype=torch.int64, device=device),
             token_log_probs=torch.zeros(sentences, width, 0, dtype=torch.float64, device=device),
-            log_prob=torch.zeros(sentences, width, dtype=torch.float64, device=device),
+            log_prob=torch.full((sentences, width), log_prob, dtype=torch.float64, device=device),
         )
 
     @property

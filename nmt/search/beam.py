@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import UsageError
-from nmt.models.base import Seq2Seq
+from nmt.models.base import Seq2Seq, State
 from nmt.search.base import (
     LENGTH_PENALTY,
     NO_REPEAT_NGRAM,
@@ -36,20 +36,24 @@ from nmt.search.greedy import Greedy
 
 @dataclass(frozen=True)
 class Beam:
-    """The `size` best hypotheses that a beam of that size meets, best first, no token sequence twice.
+    """The `n_best` best hypotheses that a beam of `size` meets, best first, no token sequence twice.
 
-    Fewer only where fewer exist: a vocabulary, or what a limit leaves of it, smaller than the beam. Ties go to the
-    hypothesis that ended earlier, then to the candidate of the better live hypothesis, then to the lower id. A beam of 1 is greedy
-    search itself: with the 2 candidates and the stop rule above it would be a little more than that.
+    To ask for fewer saves steps, and gives the first of more. There are fewer than `n_best` only where fewer exist: a vocabulary,
+    or what limit and constraints leave of it, smaller than the beam. Ties go to the hypothesis that ended earlier, then to the
+    candidate of the better live hypothesis, then to the lower id. A beam of 1 is greedy search itself: with 2 candidates and the
+    stop rule above it would be a little more than that.
     """
 
     size: Annotated[int, "hypotheses kept for each sentence"] = 5
     length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
     no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
+    n_best: Annotated[int | None, "hypotheses returned; all `size` where not said"] = None
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise UsageError(f"beam size must be at least 1, not {self.size}")
+        if self.n_best is not None and not 1 <= self.n_best <= self.size:
+            raise UsageError(f"n-best must be between 1 and the beam size, {self.size}, not {self.n_best}")
         check_options(self.length_penalty, self.no_repeat_ngram)
 
     def __call__(
@@ -60,7 +64,7 @@ class Beam:
         max_lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
-        """As in `Search`; `size` hypotheses each."""
+        """As in `Search`; `n_best` hypotheses each."""
         if self.size == 1:
             return Greedy(self.length_penalty, self.no_repeat_ngram)(model, src, src_lengths, max_lengths, prefixes)
         with torch.inference_mode():
@@ -74,48 +78,43 @@ class Beam:
         penalties = penalty_table(sentences.limit, self.length_penalty)
         state = model.start(sentences.memory)
         live = Paths.empty(len(token), 1, token.device)
-        finished = Paths.empty(len(token), 0, token.device)
+        finished = Paths.empty(len(token), self.n_best or self.size, token.device, log_prob=-math.inf)
         while len(sentences.place):
             hidden, state = model.step(token, state, sentences.memory)
-            candidates, parents = self.candidates(model.log_probs(hidden), live, sentences)
-            finished = best_ended(finished, candidates, penalties, self.size)
-            width = live.width
-            live, parents = best_live(candidates, parents, min(self.size, candidates.width - width))
-            keep = torch.arange(len(live.tokens), device=token.device)
-            rows = (keep.unsqueeze(1) * width + parents).view(-1, live.width)
+            candidates, rows = self.candidates(model.log_probs(hidden), live, sentences)
+            finished = best_ended(finished, candidates, penalties)
+            live, rows = best_live(candidates, rows, min(self.size, candidates.width - live.width))
             done = self.done(live, finished, sentences.limit, penalties)
             if done.any():
                 for sentence in done.nonzero().flatten().tolist():
                     results[int(sentences.place[sentence])] = finished.hypotheses(sentence, self.length_penalty)
                 keep = (~done).nonzero().flatten()
                 sentences, finished, live, rows = sentences.select(keep), finished.select(keep), live.select(keep), rows[keep]
-            state = state.select(rows.flatten())
+            state = reorder(state, rows.flatten(), len(token))
             token = live.tokens[:, :, -1].flatten()
         return results
 
     def candidates(self, log_probs: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
-        """The best C = min(2K, all) continuations of the live hypotheses, best first, and (B, C) which of these each continues."""
+        """The best C = min(2K, all) continuations of `live`, best first, and the rows (B, C) of `log_probs` that they come from."""
         constrain(log_probs, live, sentences, self.no_repeat_ngram)
         values, tokens = end_where_full(*top(log_probs, 2 * self.size), sentences.full(live))
         each = values.shape[1]
-        values, tokens = values.view(len(live.tokens), -1), tokens.view(len(live.tokens), -1)  # (B, w * each)
+        values, tokens = (part.view(-1, live.width * each) for part in (values, tokens))
         total = live.log_prob.repeat_interleave(each, dim=1) + values
         order = total.sort(dim=1, descending=True, stable=True).indices[:, : 2 * self.size]
         parents = order // each
-        return live.pick(parents).extend(tokens.gather(1, order), values.gather(1, order)), parents
+        first = torch.arange(0, len(log_probs), live.width, device=order.device).unsqueeze(1)
+        return live.pick(parents).extend(tokens.gather(1, order), values.gather(1, order)), first + parents
 
     def done(self, live: Paths, finished: Paths, limit: Tensor, penalties: Tensor) -> Tensor:
-        """(B,) bool: no live hypothesis can still be among the `size` best.
+        """(B,) bool: no live hypothesis can still beat the worst finished one, where there are enough of these.
 
         A hypothesis can only lose log-probability, so it would score best if it ended now without losing more, at the
         length where the penalty helps most: the longest possible with a positive exponent, else the shortest.
         """
-        if finished.width == self.size:
-            worst = scores(finished, penalties)[:, -1]
-        else:
-            worst = torch.full_like(live.log_prob[:, 0], -math.inf)
         length = limit + 1 if self.length_penalty > 0 else torch.full_like(limit, live.length)
-        return ~(live.log_prob[:, 0] / penalties[length] > worst)  # so written, NaN stops too
+        can_win = live.log_prob[:, 0] / penalties[length] > scores(finished, penalties)[:, -1]
+        return ~can_win  # NaN stops too
 
 
 def penalty_table(limit: Tensor, alpha: float) -> Tensor:
@@ -129,21 +128,27 @@ def scores(paths: Paths, penalties: Tensor) -> Tensor:
     return paths.log_prob / penalties[(paths.tokens != NOTHING).sum(dim=2)]
 
 
-def best_ended(finished: Paths, candidates: Paths, penalties: Tensor, size: int) -> Paths:
-    """The `size` best of the finished hypotheses and the candidates that have ended; of equals those that ended earlier."""
-    nothing = finished.log_prob.new_zeros(finished.log_prob.shape)
-    finished = finished.extend(nothing.long() + NOTHING, nothing)
+def best_ended(finished: Paths, candidates: Paths, penalties: Tensor) -> Paths:
+    """The best of the finished hypotheses and the candidates that have ended, as many as before; of equals the earlier."""
+    nothing = torch.zeros_like(finished.log_prob)
+    finished = finished.extend(torch.full_like(nothing, NOTHING, dtype=torch.int64), nothing)
     reported = candidates.ended() | candidates.log_prob.isnan()  # NaN ranks first, and is refused as a hypothesis
     both = Paths(
         tokens=torch.cat([finished.tokens, candidates.tokens], dim=1),
         token_log_probs=torch.cat([finished.token_log_probs, candidates.token_log_probs], dim=1),
         log_prob=torch.cat([finished.log_prob, candidates.log_prob.masked_fill(~reported, -math.inf)], dim=1),
     )
-    return both.pick(scores(both, penalties).sort(dim=1, descending=True, stable=True).indices[:, :size])
+    return both.pick(scores(both, penalties).sort(dim=1, descending=True, stable=True).indices[:, : finished.width])
 
 
-def best_live(candidates: Paths, parents: Tensor, width: int) -> tuple[Paths, Tensor]:
-    """The first `width` candidates that have not ended, and their `parents`."""
+def best_live(candidates: Paths, rows: Tensor, width: int) -> tuple[Paths, Tensor]:
+    """The first `width` candidates that have not ended, and their `rows`."""
     over = candidates.ended() & (candidates.log_prob > -math.inf)  # an impossible candidate may stand where it likes
     order = over.byte().sort(dim=1, stable=True).indices[:, :width]
-    return candidates.pick(order), parents.gather(1, order)
+    return candidates.pick(order), rows.gather(1, order)
+
+
+def reorder(state: State, rows: Tensor, count: int) -> State:
+    """The rows `rows` of `state`, which has `count`; `state` itself where they are all in their places."""
+    unmoved = rows.device.type == "cpu" and torch.equal(rows, torch.arange(count))  # only a CPU can be asked without waiting
+    return state if unmoved else state.select(rows)

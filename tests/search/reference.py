@@ -86,7 +86,7 @@ def textbook_beam(reference: Reference, limit: int, size: int, alpha: float) -> 
     return ranked(finished, alpha)[:size]
 
 
-def everything(reference: Reference, symbols: Sequence[int], limit: int, alpha: float) -> list[Hypothesis]:
+def all_hypotheses(reference: Reference, symbols: Sequence[int], limit: int, alpha: float) -> list[Hypothesis]:
     """All hypotheses there are, best first: sequences of `symbols` shorter than the limit ended, those at it ended or cut."""
 
     def score(tokens: Sequence[int]) -> Path:

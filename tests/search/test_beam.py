@@ -7,7 +7,7 @@ from nmt.search import Beam, Greedy
 from nmt.search.base import length_penalty
 from nmt.vocab import BOS, EOS
 from tests.fakes import Scripted, pad, random_logits
-from tests.search.reference import Reference, everything, textbook_beam
+from tests.search.reference import Reference, all_hypotheses, textbook_beam
 
 SYMBOLS = range(4, 10)
 SOURCES = [[5, 6], [7], [4, 4, 4], [9, 8], [6, 6, 6, 6]]
@@ -18,7 +18,7 @@ ALPHAS = [0.0, 0.6, 1.0, 2.0, -0.5]
 @pytest.mark.parametrize("limit", [1, 2, 4])
 def test_beam_as_wide_as_the_space_finds_everything_in_order(limit: int, alpha: float) -> None:
     logits = random_logits(10, seed=limit)
-    right = everything(Reference(logits, [5, 6]), SYMBOLS, limit, alpha)
+    right = all_hypotheses(Reference(logits, [5, 6]), SYMBOLS, limit, alpha)
     [found] = Beam(len(right), alpha)(Scripted(10, logits, BOS), *pad([[5, 6]]), [limit])
     assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in right]
     assert [hypothesis.finished for hypothesis in found] == [hypothesis.finished for hypothesis in right]
@@ -107,6 +107,19 @@ def test_searches_on_while_a_longer_hypothesis_can_win() -> None:
     assert found == textbook_beam(Reference(logits, [4]), 20, 2, 3.0)
 
 
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_fewer_wanted_are_the_first_of_more_and_cost_less(alpha: float) -> None:
+    logits, limits = random_logits(10, seed=2, ends=2.0), [12, 3, 7, 2, 9]
+    everything = Beam(5, alpha)(Scripted(10, logits, BOS), *pad(SOURCES), limits)
+    rows = []
+    for wanted in (5, 3, 1):
+        model = Scripted(10, logits, BOS)
+        assert Beam(5, alpha, n_best=wanted)(model, *pad(SOURCES), limits) == [found[:wanted] for found in everything]
+        rows.append(sum(model.rows))
+    assert rows[0] > rows[2]
+    assert rows == sorted(rows, reverse=True)
+
+
 def test_fewer_hypotheses_only_where_fewer_exist() -> None:
     """One symbol and a limit of one: `</s>` alone, the symbol alone."""
     [found] = Beam(5)(Scripted(5, random_logits(5), BOS), *pad([[4]]), [1])
@@ -123,3 +136,9 @@ def test_length_penalty_is_the_published_one() -> None:
 def test_impossible_sizes_are_refused(size: int) -> None:
     with pytest.raises(UsageError, match="beam size"):
         Beam(size)
+
+
+@pytest.mark.parametrize("n_best", [0, 4, -1])
+def test_more_than_the_beam_holds_is_refused(n_best: int) -> None:
+    with pytest.raises(UsageError, match="n-best"):
+        Beam(3, n_best=n_best)
