@@ -247,7 +247,7 @@ def score(
     format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
     output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
     errors: Errors = "strict",
-    device: Device = "cpu",
+    device: Annotated[str, option("The numbers are the same on any.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")] = "cpu",
     config: ConfigFile = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -264,6 +264,10 @@ def score(
     for name in metrics:
         if name not in scoring.METRICS:
             raise UsageError(f"--metric must be one of {', '.join(scoring.METRICS)}, not {name}")
+    if device != "cpu":
+        from nmt.translate import choose_device
+
+        choose_device(device)
     if bootstrap == 1:
         raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
     check_inputs(*hypotheses, *reference)
