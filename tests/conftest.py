@@ -1,0 +1,63 @@
+"""Small networks of every backend, and ids for them.
+
+Legend: B sentences, S source positions, T target positions, R decoder rows.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.models import BACKENDS, build
+from nmt.models.base import Seq2Seq
+from nmt.vocab import EOS, PAD
+
+VOCABULARY = 29
+
+Network = Callable[..., Seq2Seq]
+"""Settings by name -> a network in evaluation mode, two layers, width 32, the same weights each time."""
+
+
+def network(
+    backend: str,
+    /,
+    src_vocab: int = VOCABULARY,
+    tgt_vocab: int = VOCABULARY,
+    shared: bool = True,
+    seed: int = 0,
+    **settings: object,
+) -> Seq2Seq:
+    torch.manual_seed(seed)
+    chosen = BACKENDS[backend].settings(**{"layers": 2, "width": 32, "dropout": 0.0, **settings})  # type: ignore[arg-type]
+    return build(backend, chosen, src_vocab, tgt_vocab, shared).eval()
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of each backend in turn."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def model(backend: str) -> Seq2Seq:
+    """A small network of each backend in turn, dropout 0."""
+    return network(backend)
+
+
+def sources(lengths: Sequence[int], vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Random src (B, S) of these lengths, EOS counted, and src_lengths (B,)."""
+    generator = torch.Generator().manual_seed(seed)
+    src = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(src, lengths, strict=True):
+        row[:length] = torch.randint(EOS + 1, vocabulary, (length,), generator=generator)
+        row[length - 1] = EOS
+    return src, torch.tensor(lengths)
+
+
+def prefixes(model: Seq2Seq, rows: int, size: int, vocabulary: int = VOCABULARY, seed: int = 2) -> Tensor:
+    """Random prefix (R, T)."""
+    prefix = torch.randint(EOS + 1, vocabulary, (rows, size), generator=torch.Generator().manual_seed(seed))
+    prefix[:, 0] = model.start_token
+    return prefix
