@@ -53,21 +53,27 @@ SIZES: dict[str, dict[str, object]] = {
 # Part 0 is the output h. The order of the gates is that of torch's fused layers.
 
 
+def _sigmoid(x: Tensor) -> Tensor:
+    # By way of tanh: torch.sigmoid rounds the last few numbers of a tensor otherwise than those before them, so that with a width
+    # such as the paper's 1000 a row's bits would depend on the rows beside it.
+    return torch.tanh(x * 0.5) * 0.5 + 0.5
+
+
 def _vanilla(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
     return torch.tanh(inputs + hidden).unsqueeze(1)
 
 
 def _gated(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
     width = state.shape[-1]
-    reset, update = torch.sigmoid(inputs[:, : 2 * width] + hidden[:, : 2 * width]).chunk(2, -1)
+    reset, update = _sigmoid(inputs[:, : 2 * width] + hidden[:, : 2 * width]).chunk(2, -1)
     proposal = torch.tanh(torch.addcmul(inputs[:, 2 * width :], reset, hidden[:, 2 * width :]))
     return torch.lerp(proposal, state[:, 0], update).unsqueeze(1)
 
 
 def _long_short(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
     enter, forget, proposal, leave = (inputs + hidden).chunk(4, -1)
-    memory = torch.sigmoid(forget) * state[:, 1] + torch.sigmoid(enter) * torch.tanh(proposal)
-    return torch.stack([torch.sigmoid(leave) * torch.tanh(memory), memory], 1)
+    memory = _sigmoid(forget) * state[:, 1] + _sigmoid(enter) * torch.tanh(proposal)
+    return torch.stack([_sigmoid(leave) * torch.tanh(memory), memory], 1)
 
 
 @dataclass(frozen=True)
@@ -366,8 +372,8 @@ def mixed_prefix(
     """
     mixed = prefix.clone()
     forced = torch.rand(prefix.shape, generator=generator).to(prefix.device) < teacher_forcing
-    state = model.start(memory)
     with torch.no_grad():
+        state = model.start(memory)
         for position in range(1, prefix.shape[1]):
             hidden, state = model.step(mixed[:, position - 1], state, memory)
             predicted = model.logits(hidden).argmax(-1)
