@@ -15,15 +15,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FEW_UPDATES = (
-    "--max-steps 4 --set train.valid_every=2 --set train.save_every=2 --batch-tokens 500 "
+    "--max-steps 4 --set train.valid_every=4 --set train.save_every=2 --batch-tokens 500 "
     "--set model.layers=1 --set model.width=16 --threads 1"
 )
 STANDS_IN = {
     "nmt": f'[ "$1" != train ] || set -- "$@" {FEW_UPDATES}\nexec "{sys.executable}" -m nmt "$@"',
     "python": f'exec "{sys.executable}" "$@" --size 300 --held-out 12',
     "make": f'exec /usr/bin/env -u MAKEFLAGS PATH="$NMT_TEST_PATH" make --dry-run -C "{ROOT}" "$@"',
-    # `python3 -m venv .venv`: an environment whose pip installs nothing and whose nmt is this one.
-    "python3": 'mkdir -p .venv/bin\ncp "$(command -v nmt)" .venv/bin/nmt\ncp "$(command -v true)" .venv/bin/pip',
+    # `python3 -m venv .venv` makes an environment whose pip installs nothing and whose nmt is this one.
+    "pip": "exit 0",
+    "python3": 'mkdir -p .venv/bin\ncp "$(command -v nmt)" "$(command -v pip)" .venv/bin',
 }
 
 
