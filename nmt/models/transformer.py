@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv 1706.03762), post-norm, with cached decoding.
 
 Legend: B sentences, S source positions, T target positions, R = K·B decoder rows, d width, H heads, h = d/H, V vocabulary,
-L decoder layers, C positions a cache has room for. "Pairs" are keys and values side by side: (..., 2h).
+L decoder layers, C positions a cache has room for.
 
 The attention projections have no biases, as in the paper; on the keys it would change nothing (softmax ignores what all keys
 share). Queries, keys and values of a layer are one matrix product; so are the memory's keys and values for all decoder layers.
@@ -76,28 +76,21 @@ class Positions(nn.Module):
         return self.table[first:last] if last <= self.READY else sinusoids(first, last, self.width).to(self.table)
 
 
-def _weights(query: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-    """query (B, H, T, h), pairs (B, H, S, 2h), mask broadcast to (B, H, T, S) -> softmax(Q Kᵀ / √h) (B, H, T, S)."""
-    size = query.shape[-1]
-    scores = batched_product((query * size**-0.5).flatten(0, 1), pairs[..., :size].flatten(0, 1).transpose(1, 2))
-    scores = scores.view(*query.shape[:3], -1)
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    """query (B, H, T, h), key (B, H, S, h), mask broadcast to (B, H, T, S) -> softmax(Q Kᵀ / √h) (B, H, T, S)."""
+    scaled = query * query.shape[-1] ** -0.5
+    scores = batched_product(scaled.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
     return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
 
 
-def _written_out(query: Tensor, pairs: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention as two products and a softmax, (B, H, T, h): of a sentence, bits depend on T and S, not on its company.
+def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention as two products and a softmax, (B, H, T, h). Bits of a sentence depend on T and S, not on its company.
 
-    The fused kernel works a thread's share in buffers of its own, and few queries (1, 2, 3, 5 …) come out otherwise rounded
-    from one thread than from another.
+    Not so in the fused kernel: each thread works in buffers of its own, and few queries (1, 2, 3, 5 of them) are rounded
+    otherwise in one thread than in another.
     """
-    weights = _weights(query, pairs, mask).flatten(0, 1)
-    return batched_product(weights, pairs[..., query.shape[-1] :].flatten(0, 1)).view_as(query)
-
-
-def _fused(query: Tensor, pairs: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """The same as one kernel that never stores the (T, S) weights."""
-    keys, values = pairs.chunk(2, -1)
-    return F.scaled_dot_product_attention(query, keys, values, mask, dropout, is_causal=causal)
+    weights = _weights(query, key, mask).flatten(0, 1)
+    return batched_product(weights, value.flatten(0, 1)).view_as(query)
 
 
 class Heads(nn.Module):
@@ -110,14 +103,14 @@ class Heads(nn.Module):
         self.output = _xavier(Linear(width, width, bias=False))
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, T, H·n) -> (B, H, T, n)."""
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        """(B, T, H·n) -> (B, T, H, n)."""
+        return x.view(*x.shape[:2], self.heads, -1)
 
-    def attend(self, query: Tensor, pairs: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """query (B, H, T, h), pairs (B, H, S, 2h) -> (B, H, T, h)."""
-        if self.training:
-            return _fused(query, pairs, mask, causal, self.dropout)
-        return _written_out(query, pairs, causal_mask(query.shape[2], query.device) if causal else mask)
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """query (B, H, T, h), key and value (B, H, S, h) -> (B, H, T, h)."""
+        if self.training:  # one kernel that never stores the (T, S) weights
+            return F.scaled_dot_product_attention(query, key, value, mask, self.dropout, is_causal=causal)
+        return _written_out(query, key, value, causal_mask(query.shape[2], query.device) if causal else mask)
 
     def join(self, read: Tensor) -> Tensor:
         """(B, H, T, h) -> (B, T, d)."""
@@ -133,41 +126,38 @@ class SelfAttention(Heads):
         # Rows are ordered head by head, each query, key, value: what a cache keeps of a position then lies side by side.
         self.inputs = _xavier(Linear(width, 3 * width, bias=False), blocks=3)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, T, d) -> query (B, H, T, h) and pairs (B, H, T, 2h)."""
-        size = x.shape[-1] // self.heads
-        fused = self.split(self.inputs(x))
-        return fused[..., :size], fused[..., size:]
-
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """x (B, T, d) -> (B, T, d)."""
-        return self.join(self.attend(*self.project(x), mask, causal))
+        query, key, value = (part.transpose(1, 2) for part in self.split(self.inputs(x)).chunk(3, -1))
+        return self.join(self.attend(query, key, value, mask, causal))
 
     def step(self, x: Tensor, cache: Tensor, position: int) -> Tensor:
         """x (R, 1, d) at `position`, which is written into cache (R, H, C, 2h) -> (R, 1, d)."""
-        query, pairs = self.project(x)
-        cache[:, :, position] = pairs[:, :, 0]
-        return self.join(_written_out(query, cache[:, :, : position + 1]))
+        fused = self.split(self.inputs(x)).transpose(1, 2)
+        size = fused.shape[-1] // 3
+        cache[:, :, position] = fused[:, :, 0, size:]
+        key, value = cache[:, :, : position + 1].chunk(2, -1)
+        return self.join(_written_out(fused[..., :size], key, value))
 
 
 class CrossAttention(Heads):
-    """Multi-head attention to the memory; all K hypotheses of a sentence are queries to the same pairs."""
+    """Multi-head attention to the memory; all K hypotheses of a sentence are queries to the same keys and values."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__(width, heads, dropout)
         self.query = _xavier(Linear(width, width, bias=False))
 
-    def project(self, x: Tensor, pairs: Tensor) -> Tensor:
-        """x (R, T, d), pairs (B, H, S, 2h) -> query (B, H, K·T, h)."""
-        return self.split(self.query(x).view(len(pairs), -1, x.shape[-1]))
+    def project(self, x: Tensor, sentences: int) -> Tensor:
+        """x (R, T, d) -> query (B, H, K·T, h)."""
+        return self.split(self.query(x).view(sentences, -1, x.shape[-1])).transpose(1, 2)
 
-    def forward(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-        """x (R, T, d) -> (R, T, d)."""
-        return self.join(self.attend(self.project(x, pairs), pairs, mask)).view_as(x)
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """x (R, T, d), key and value (B, H, S, h) -> (R, T, d)."""
+        return self.join(self.attend(self.project(x, len(key)), key, value, mask)).view_as(x)
 
-    def weights(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-        """x (R, T, d) -> (R, T, S), the mean of the heads."""
-        return _weights(self.project(x, pairs), pairs, mask).mean(1).view(*x.shape[:2], -1)
+    def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        """x (R, T, d), key (B, H, S, h) -> (R, T, S), the mean of the heads."""
+        return _weights(self.project(x, len(key)), key, mask).mean(1).view(*x.shape[:2], -1)
 
 
 class FeedForward(nn.Module):
@@ -179,7 +169,7 @@ class FeedForward(nn.Module):
         self.outer = _xavier(Linear(inner, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.outer(self.inner(x).relu_())
+        output: Tensor = self.outer(torch.relu(self.inner(x)))
         return output
 
 
@@ -189,7 +179,7 @@ class Residual(nn.Module):
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = base.Dropout(dropout)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         """x and the sublayer's output (..., d) -> (..., d)."""
@@ -226,25 +216,25 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings.width, settings.feed_forward)
         self.after_feed_forward = Residual(settings.width, settings.dropout)
 
-    def forward(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-        """All positions: x (R, T, d), pairs (B, H, S, 2h) and mask (B, 1, 1, S) of the memory -> (R, T, d)."""
-        return self._read(self._reflect(x), pairs, mask)
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """All positions: x (R, T, d); key and value (B, H, S, h) and mask (B, 1, 1, S) of the memory -> (R, T, d)."""
+        return self._read(self._reflect(x), key, value, mask)
 
-    def step(self, x: Tensor, cache: Tensor, position: int, pairs: Tensor, mask: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, cache: Tensor, position: int, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """One position: x (R, 1, d) -> (R, 1, d); the earlier ones are in cache (R, H, C, 2h)."""
-        return self._read(self.after_attention(x, self.attention.step(x, cache, position)), pairs, mask)
+        return self._read(self.after_attention(x, self.attention.step(x, cache, position)), key, value, mask)
 
-    def weights(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+    def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         """Where `forward` looks in the memory: (R, T, S)."""
-        return self.cross.weights(self._reflect(x), pairs, mask)
+        return self.cross.weights(self._reflect(x), key, mask)
 
     def _reflect(self, x: Tensor) -> Tensor:
         # The prefix is padded on the right: a real position sees only earlier ones, all real, and nobody uses the others' output.
         output: Tensor = self.after_attention(x, self.attention(x, None, causal=True))
         return output
 
-    def _read(self, x: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-        x = self.after_cross(x, self.cross(x, pairs, mask))
+    def _read(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.after_cross(x, self.cross(x, key, value, mask))
         output: Tensor = self.after_feed_forward(x, self.feed_forward(x))
         return output
 
@@ -253,8 +243,10 @@ class DecoderLayer(nn.Module):
 class Memory(base.Memory):
     """The encoder's output as the decoder layers read it."""
 
-    pairs: list[Tensor]
-    """(B, H, S, 2h) for each decoder layer."""
+    keys: list[Tensor]
+    """(B, H, S, h) for each decoder layer."""
+    values: list[Tensor]
+    """(B, H, S, h) for each decoder layer."""
     real: Tensor
     """Bool (B, 1, 1, S): True = may be seen."""
     padded: bool
@@ -267,7 +259,7 @@ class Memory(base.Memory):
 
 @dataclass
 class State(base.State):
-    """Keys and values of the positions so far."""
+    """Keys and values of the positions so far, side by side."""
 
     caches: list[Tensor]
     """(R, H, C, 2h) for each decoder layer; what stands at `position` and after is without meaning."""
@@ -293,11 +285,11 @@ class Transformer(base.Seq2Seq):
             if shared_vocab:
                 self.src_embedding.weight = self.tgt_embedding.weight
         self.positions = Positions(width) if settings.positions == "sinusoidal" else None
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = base.Dropout(settings.dropout)
         encoder_layers, decoder_layers = settings.depths
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(decoder_layers))
-        # Layer by layer and in each head by head, key then value.
+        # Layer by layer, keys then values.
         self.memory = _xavier(Linear(width, decoder_layers * 2 * width, bias=False), blocks=2 * decoder_layers)
         self.heads = settings.heads
 
@@ -310,20 +302,22 @@ class Transformer(base.Seq2Seq):
         x = self._embed(self.src_embedding(src), 0)
         for layer in self.encoder:
             x = layer(x, mask)
-        layers = self.memory(x).view(len(src), size, len(self.decoder), self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        # Each step reads the pairs: they are laid out for it once. In training they are read once.
-        return Memory(list(layers) if self.training else [pairs.contiguous() for pairs in layers], real, padded)
+        parts = self.memory(x).chunk(2 * len(self.decoder), -1)
+        heads = [part.view(len(src), size, self.heads, -1).transpose(1, 2) for part in parts]
+        if not self.training:  # each step reads them, so they are laid out for it once
+            heads = [part.contiguous() for part in heads]
+        return Memory(heads[::2], heads[1::2], real, padded)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
         x = self._embed(self.tgt_embedding(prefix), 0)
         mask = memory.mask()
-        for layer, pairs in zip(self.decoder, memory.pairs, strict=True):
-            x = layer(x, pairs, mask)
+        for layer, key, value in zip(self.decoder, memory.keys, memory.values, strict=True):
+            x = layer(x, key, value, mask)
         return x
 
     def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
-        rows, heads, _, both = memory.pairs[0].shape
-        return State([pairs.new_empty(rows, heads, self.ROOM, both) for pairs in memory.pairs], 0)
+        rows, heads, _, size = memory.keys[0].shape
+        return State([key.new_empty(rows, heads, self.ROOM, 2 * size) for key in memory.keys], 0)
 
     def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own
         position, caches = state.position, state.caches
@@ -331,8 +325,8 @@ class Transformer(base.Seq2Seq):
             caches = [F.pad(cache, (0, 0, 0, self.ROOM)) for cache in caches]
         x = self._embed(self.tgt_embedding(token.unsqueeze(1)), position)
         mask = memory.mask()
-        for layer, cache, pairs in zip(self.decoder, caches, memory.pairs, strict=True):
-            x = layer.step(x, cache, position, pairs, mask)  # type: ignore[operator]  # a ModuleList forgets its type
+        for layer, cache, key, value in zip(self.decoder, caches, memory.keys, memory.values, strict=True):
+            x = layer.step(x, cache, position, key, value, mask)  # type: ignore[operator]  # a ModuleList forgets its type
         return x.squeeze(1), State(caches, position + 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -344,9 +338,9 @@ class Transformer(base.Seq2Seq):
         chosen = max(len(self.decoder) - 2, 0)
         x = self._embed(self.tgt_embedding(prefix), 0)
         mask = memory.mask()
-        for layer, pairs in zip(self.decoder[:chosen], memory.pairs, strict=False):
-            x = layer(x, pairs, mask)
-        weights: Tensor = self.decoder[chosen].weights(x, memory.pairs[chosen], mask)  # type: ignore[operator]  # as in `step`
+        for layer, key, value in zip(self.decoder[:chosen], memory.keys, memory.values, strict=False):
+            x = layer(x, key, value, mask)
+        weights: Tensor = self.decoder[chosen].weights(x, memory.keys[chosen], mask)  # type: ignore[operator]  # as in `step`
         return weights
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:

@@ -62,11 +62,11 @@ class Paper:
         self.cross_weights.append(torch.stack(weights))
         return [output @ torch.cat([head[t] for head in heads]) for t in range(len(query))]
 
-    def unfused(self, name: str, layer: int, parts: int, layers: int = 1) -> list[Tensor]:
-        """The `parts` matrices (d, d) that lie head by head in one fused matrix, of one of its layers."""
+    def unfused(self, name: str) -> list[Tensor]:
+        """Query, key and value matrices (d, d), which lie head by head in one."""
         width = self.weights[name].shape[1]
-        by_head = self.weights[name].view(layers, self.heads, parts, width // self.heads, width)[layer]
-        return [by_head[:, part].reshape(width, width) for part in range(parts)]
+        by_head = self.weights[name].view(self.heads, 3, width // self.heads, width)
+        return [by_head[:, part].reshape(width, width) for part in range(3)]
 
     def norm(self, name: str, x: Tensor) -> Tensor:
         deviation = x - x.mean()
@@ -78,7 +78,7 @@ class Paper:
         return [self.norm(name, before + after) for before, after in zip(x, change, strict=True)]
 
     def self_attention(self, name: str, x: list[Tensor], causal: bool) -> list[Tensor]:
-        q, k, v = self.unfused(f"{name}.attention.inputs.weight", 0, 3)
+        q, k, v = self.unfused(f"{name}.attention.inputs.weight")
         output = self.weights[f"{name}.attention.output.weight"]
         read = self.multi_head([q @ each for each in x], [k @ each for each in x], [v @ each for each in x], output, causal)
         self.cross_weights.pop()
@@ -115,7 +115,7 @@ class Paper:
         for layer in range(layers):
             name = f"decoder.{layer}"
             y = self.self_attention(name, y, causal=True)
-            key, value = self.unfused("memory.weight", layer, 2, layers)
+            key, value = self.weights["memory.weight"].chunk(2 * layers)[2 * layer : 2 * layer + 2]
             query, output = self.weights[f"{name}.cross.query.weight"], self.weights[f"{name}.cross.output.weight"]
             read = self.multi_head(
                 [query @ each for each in y], [key @ each for each in x], [value @ each for each in x], output, False
@@ -221,7 +221,7 @@ def encoded(model: Seq2Seq, src: Tensor) -> Tensor:
     """Keys and values of the first decoder layer (B, S, H·2h)."""
     memory = model.encode(src, torch.full((len(src),), src.shape[1]))
     assert isinstance(memory, Memory)
-    return memory.pairs[0].transpose(1, 2).flatten(2)
+    return torch.cat([memory.keys[0], memory.values[0]], -1).transpose(1, 2).flatten(2)
 
 
 def test_without_positions_the_encoder_is_permutation_equivariant() -> None:
@@ -297,10 +297,11 @@ def test_attention_dropout_acts_in_training_only() -> None:
 def test_heads_are_independent(kind: type[SelfAttention] | type[CrossAttention]) -> None:
     """H heads over d/H dimensions each: another query in one head changes what that head reads, not what the others read."""
     attention = kind(12, 3, 0.0).eval()
-    query, pairs = torch.randn(2, 3, 4, 4), torch.randn(2, 3, 5, 8)
+    query, key, value = (torch.randn(2, 3, size, 4, generator=torch.Generator().manual_seed(size)) for size in (4, 5, 6))
+    value = value[:, :, :5]
     changed = query.clone()
     changed[:, 1] += 1
-    before, after = attention.attend(query, pairs, None), attention.attend(changed, pairs, None)
+    before, after = attention.attend(query, key, value, None), attention.attend(changed, key, value, None)
     assert [torch.equal(before[:, head], after[:, head]) for head in range(3)] == [True, False, True]
 
 
@@ -343,7 +344,7 @@ def test_memory_is_one_row_a_sentence() -> None:
     model = network("transformer", layers=3)
     memory = model.encode(*sources([7, 7], VOCABULARY))
     assert isinstance(memory, Memory)
-    assert [pairs.numel() for pairs in memory.pairs] == [2 * 2 * 7 * 32] * 3
+    assert [part.numel() for part in memory.keys + memory.values] == [2 * 7 * 32] * 6
     assert not memory.padded
     padded = model.encode(*sources([7, 3]))
     assert isinstance(padded, Memory)
