@@ -1,6 +1,5 @@
 """Training: what it learns, that it goes on exactly where it stopped, when it stops, what it refuses."""
 
-import itertools
 import math
 import os
 import signal
@@ -21,6 +20,8 @@ from nmt.data.batching import batches
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
+from nmt.models.base import Memory
+from nmt.models.rnn import Rnn
 from nmt.run import opened
 from nmt.score import validation_scores
 from nmt.search import Beam
@@ -238,14 +239,21 @@ def test_the_seed_decides_everything(digits: Dataset, tmp_path: Path) -> None:
     assert logs[0][0]["nll"] != logs[2][0]["nll"]
 
 
-def test_each_update_drops_other_units(digits: Dataset, tmp_path: Path) -> None:
-    """Nothing is learned, and an update holds all pairs: without dropout, losses differ by the rounding of their order."""
-    frozen = {"learning_rate": 1e-30, "batch_tokens": 10_000, "max_steps": 4}
-    for dropout in (0.0, 0.5):
-        run(digits, tmp_path / str(dropout), config("rnn", {"dropout": dropout}, **frozen))
-        losses = [event["nll"] for event in events(tmp_path / str(dropout), "train")]
-        spread = min(abs(a - b) for a, b in itertools.combinations(losses, 2))
-        assert (spread > 1e-4) if dropout else (spread < 1e-5)
+def test_each_micro_batch_has_random_numbers_of_its_own(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of torch's generator when a micro-batch is encoded, over three updates of two each."""
+    states: list[bytes] = []
+    encode = Rnn.encode
+
+    def spied(self: Rnn, src: torch.Tensor, src_lengths: torch.Tensor) -> Memory:
+        if self.training:
+            states.append(torch.get_rng_state().numpy().tobytes())
+        return encode(self, src, src_lengths)
+
+    monkeypatch.setattr(Rnn, "encode", spied)
+    for place in ("one", "again"):
+        run(digits, tmp_path / place, config("rnn", max_steps=3, accumulate=2))
+    assert len(states) == 12 and len(set(states)) == 6
+    assert states[:6] == states[6:]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
