@@ -77,7 +77,7 @@ class TrainConfig:
         def check(name: str, least: float, most: float = math.inf, below: bool = False, above: bool = False) -> None:
             _check_range("train", self, name, least, most, below, above)
 
-        check("learning_rate", 0, above=True)
+        check("learning_rate", 0)
         for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
             check(name, 0, 1, below=True)
         for name in ("teacher_forcing", "teacher_forcing_end"):

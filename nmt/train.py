@@ -111,7 +111,8 @@ class _Training:
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
         budget = math.ceil(settings.batch_tokens / settings.accumulate)
         self.validation = Validation.open(dataset, budget, settings.valid_beam, device)
-        self.peak = settings.learning_rate or paper_rate(config.model.width, settings.warmup)
+        peak = settings.learning_rate
+        self.peak = paper_rate(config.model.width, settings.warmup) if peak is None else peak
         self.data = fingerprint(dataset)
         self.feed = Feed(
             dataset,

@@ -112,7 +112,7 @@ WRONG = [
     ({"model": {"widht": 1}}, "did you mean 'width'?"),
     ({"model": {"backend": "rrn"}}, "did you mean 'rnn'?"),
     ({"train": {"label_smoothing": 1.0}}, "train.label_smoothing must be at least 0 and below 1, not 1"),
-    ({"train": {"learning_rate": 0}}, "train.learning_rate must be above 0, not 0"),
+    ({"train": {"learning_rate": -1}}, "train.learning_rate must be at least 0, not -1"),
     ({"train": {"max_steps": 0}}, "train.max_steps must be at least 1, not 0"),
     ({"train": {"seed": -1}}, "train.seed must be at least 0"),
     ({"train": {"max_steps": "none", "schedule": "linear"}}, "train.max_steps, which must be given"),

@@ -195,6 +195,7 @@ def train(
     layers = [*([context.obj] if context.obj else []), *assignments, Layer("the command line", {"train": flags})]
     resolve(backend, size, layers)  # wrong usage comes first, whatever the files hold
 
+    from nmt.allocator import keep_freed_memory
     from nmt.checkpoint import CONFIG, read_config
     from nmt.console import Console
     from nmt.data.shards import Dataset
@@ -203,6 +204,7 @@ def train(
 
     place = choose_device(device)
     set_threads(threads)
+    keep_freed_memory()
     dataset = Dataset.open(Path(data))
     base = Config.from_dict(read_config(Path(output))) if resume and Path(output, CONFIG).is_file() else None
     run(

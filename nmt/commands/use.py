@@ -113,6 +113,7 @@ def translate(
     if attention is not None:
         os.makedirs(attention, exist_ok=True)  # before the long work
 
+    from nmt.allocator import keep_freed_memory
     from nmt.results import Statistics
     from nmt.search import Beam, Greedy, Sampling
     from nmt.stream import arriving
@@ -138,6 +139,7 @@ def translate(
     traffic = Traffic(jobs, errors)
     if prefix and rereadable(prefix) and not traffic.streaming:
         check_counts(prefix, count_lines([prefix]), " and ".join(inputs), count_lines(inputs))
+    keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = read_lines(prefix, errors) if prefix else None
@@ -215,8 +217,10 @@ def logprob(
     if rereadable(source) and rereadable(target):
         check_counts(source, count_lines([source]), target, count_lines([target]))
 
+    from nmt.allocator import keep_freed_memory
     from nmt.translate import Translator
 
+    keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads)
     console, told = Console(quiet), list[int]()
     pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))

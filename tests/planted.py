@@ -1,0 +1,191 @@
+"""Plants bugs, one at a time, in a copy of the tree and runs the tests: each must turn at least one test red.
+
+    make planted            all of them (minutes; not part of `make test`)
+    python tests/planted.py mask cache      those whose name has one of the words
+
+Prints a line a bug: `red`, with the first test that failed, or `GREEN`; the exit code counts the green ones.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SEARCH = ("tests/search",)
+MODELS = ("tests/models",)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One fault that people really made."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: Sequence[str]
+
+
+BUGS = [
+    Bug(
+        "causal mask off",
+        "nmt/models/transformer.py",
+        "self.attention(x, None, causal=True)",
+        "self.attention(x, None, causal=False)",
+        MODELS,
+    ),
+    Bug(
+        "source mask off in one network: Transformer",
+        "nmt/models/transformer.py",
+        "return self.real if self.padded else None",
+        "return None",
+        MODELS,
+    ),
+    Bug(
+        "source mask off in one network: RNN",
+        "nmt/models/rnn.py",
+        "mask=padding_mask(lengths, states.shape[1]).unsqueeze(1)",
+        "mask=torch.ones_like(padding_mask(lengths, states.shape[1])).unsqueeze(1)",
+        MODELS,
+    ),
+    Bug(
+        "encoder mask off",
+        "nmt/models/transformer.py",
+        "mask = real if padded else None",
+        "mask = None",
+        MODELS,
+    ),
+    Bug(
+        "position offset lost in the cache",
+        "nmt/models/transformer.py",
+        "self._embed(self.tgt_embedding(token.unsqueeze(1)), position)",
+        "self._embed(self.tgt_embedding(token.unsqueeze(1)), 0)",
+        MODELS,
+    ),
+    Bug(
+        "RNN run over padding",
+        "nmt/models/rnn.py",
+        "lengths = F.pad(lengths.cpu(), (0, missing), value=size)",
+        "lengths = torch.full((rows + missing,), size)",
+        MODELS,
+    ),
+    Bug(
+        "state not reordered",
+        "nmt/search/beam.py",
+        "state = state.select(rows.flatten())",
+        "state = state.select((keep.unsqueeze(1) * width + torch.arange(live.width).clamp(max=width - 1)).flatten())",
+        SEARCH,
+    ),
+    Bug(
+        "history not reordered",
+        "nmt/search/base.py",
+        "tokens=self.tokens.take_along_dim(order.unsqueeze(2), dim=1)",
+        "tokens=self.tokens[:, torch.arange(order.shape[1]).clamp(max=self.width - 1)]",
+        SEARCH,
+    ),
+    Bug(
+        "K instead of 2K candidates",
+        "nmt/search/beam.py",
+        "stable=True).indices[:, : 2 * self.size]",
+        "stable=True).indices[:, : self.size + width]",
+        SEARCH,
+    ),
+    Bug(
+        "one length limit for the batch",
+        "nmt/search/base.py",
+        "(self.limit == paths.length)",
+        "(self.limit.max().expand_as(self.limit) == paths.length)",
+        SEARCH,
+    ),
+    Bug(
+        "all beams started alike",
+        "nmt/search/beam.py",
+        "live = Paths.empty(len(token), 1, token.device)",
+        "live = Paths.empty(len(token), self.size, token.device)\n"
+        "        state = state.select(torch.arange(len(token)).repeat_interleave(self.size))\n"
+        "        token = token.repeat_interleave(self.size)",
+        SEARCH,
+    ),
+    Bug(
+        "length counted without </s>",
+        "nmt/search/beam.py",
+        "penalties[(paths.tokens != NOTHING).sum(dim=2)]",
+        "penalties[((paths.tokens != NOTHING) & (paths.tokens != 3)).sum(dim=2)]",
+        SEARCH,
+    ),
+    Bug(
+        "memory not shrunk with its sentences",
+        "nmt/search/beam.py",
+        "rows = sentences.select(keep), ",
+        "rows = __import__('dataclasses').replace(sentences.select(keep), memory=sentences.memory), ",
+        SEARCH,
+    ),
+    Bug(
+        "</s> probability dropped",
+        "nmt/search/beam.py",
+        "tokens.gather(1, order), values.gather(1, order)",
+        "tokens.gather(1, order), values.gather(1, order) * (tokens.gather(1, order) != 3)",
+        SEARCH,
+    ),
+    Bug(
+        "stop at the first K finished",
+        "nmt/search/beam.py",
+        "return ~(live.log_prob[:, 0] / penalties[length] > worst)",
+        "return (worst > -math.inf) | (live.log_prob[:, 0] == -math.inf)",
+        SEARCH,
+    ),
+    Bug(
+        "smoothing over padding",
+        "nmt/loss.py",
+        "index = target.flatten().eq(PAD).argsort(stable=True)[:tokens]",
+        "index = torch.arange(target.numel())",
+        ("tests/test_loss.py", "tests/test_train.py"),
+    ),
+    Bug(
+        "accumulation weighting unequal batches equally",
+        "nmt/train.py",
+        "settings.label_smoothing, weight)",
+        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)))",
+        ("tests/test_train.py",),
+    ),
+]
+
+
+def plant(bug: Bug, copy: Path) -> str:
+    """What became of the tests with this bug in `copy` of the tree: the first that failed, or nothing."""
+    path = copy / bug.file
+    text = path.read_text()
+    if text.count(bug.right) != 1:
+        raise SystemExit(f"{bug.name}: {bug.file} holds {text.count(bug.right)} times: {bug.right}")
+    path.write_text(text.replace(bug.right, bug.wrong))
+    try:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *bug.tests]
+        run = subprocess.run(command, cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True)
+    finally:
+        path.write_text(text)
+    red = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return red[0].split(" - ")[0] if red else ("" if run.returncode == 0 else f"exit {run.returncode}")
+
+
+def main(words: Sequence[str]) -> int:
+    """Plant all bugs, or those whose name has one of `words`; the number that no test saw."""
+    green = 0
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory, "tree")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "runs", "__pycache__", "*.egg-info"))
+        for bug in BUGS:
+            if words and not any(word in bug.name for word in words):
+                continue
+            found = plant(bug, copy)
+            green += not found
+            print(f"{'red  ' if found else 'GREEN'} {bug.name:48} {found}", flush=True)
+    return green
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
