@@ -63,7 +63,11 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     ("backend", "model", "settings"),
     [
         ("rnn", {"width": 64, "embedding": 32}, {"max_steps": 250}),
-        ("transformer", {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128}, {"max_steps": 600}),
+        (
+            "transformer",
+            {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128},
+            {"max_steps": 800, "learning_rate": 0.002, "warmup": 100},
+        ),
     ],
 )
 def test_both_backends_learn_to_reverse_digits(
