@@ -26,6 +26,8 @@ def test_a_network_beside_itself_is_itself_to_the_last_bit(model: Seq2Seq, count
         (hidden, state), (both, joint) = model.step(token, states[0], memories[0]), ensemble.step(token, states[1], memories[1])
         assert torch.equal(ensemble.log_probs(both), model.log_probs(hidden))
         assert torch.equal(ensemble.logits(both), model.log_probs(hidden))
+        # Near certainty as well: log-probabilities close to 0 are where a logsumexp less log n loses bits.
+        assert torch.equal(ensemble.log_probs(50 * both), model.log_probs(50 * hidden))
         swap = torch.tensor([1, 0, 3, 3, 5, 4])
         states = state.select(swap), joint.select(swap)
     torch.testing.assert_close(ensemble.attention(prefix, memories[1]), model.attention(prefix, memories[0]))
