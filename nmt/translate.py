@@ -27,7 +27,7 @@ from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
 from nmt.models.uncached import Uncached
 from nmt.results import EMPTY, ForcedScore, TextHypothesis, Translation
-from nmt.search import Beam, Sampling
+from nmt.search import Beam
 from nmt.search.base import Hypothesis, Search
 from nmt.stream import Sentence, in_order
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
@@ -74,11 +74,7 @@ class Options:
             raise UsageError(f"--max-length-ratio must be a number above 0, not {self.max_length_ratio}")
         if self.overlong not in ("truncate", "split", "error"):
             raise UsageError(f"--overlong must be truncate, split or error, not {self.overlong}")
-        if self.n_best > (most := _hypotheses(self.search)):
-            raise UsageError(
-                f"--n-best {self.n_best} is more than the {most} hypothes{'is' if most == 1 else 'es'} that the search makes; "
-                "use --search beam with a --beam-size that is no smaller"
-            )
+        self.search.keeping(self.n_best)
 
     def limit(self, source: int, prefix: int) -> int:
         """The most target subwords for so many source subwords and forced ones."""
@@ -87,16 +83,6 @@ class Options:
         if self.max_length_ratio is not None:
             return math.ceil(self.max_length_ratio * source)
         return max(source, prefix) + EXTRA_LENGTH
-
-
-def _hypotheses(search: Search) -> int:
-    match search:
-        case Beam():
-            return search.size
-        case Sampling():
-            return search.samples
-        case _:
-            return 1
 
 
 @dataclass(frozen=True)
@@ -255,9 +241,8 @@ class Translator:
         self._model.eval()
         src = torch.tensor([sentence.source for sentence in batch], device=self.device)
         lengths = torch.full((len(batch),), src.shape[1], device=self.device)
-        found = options.search(
-            self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch]
-        )
+        search = options.search if options.unique else options.search.keeping(options.n_best)
+        found = search(self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch])
         weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
         return [_Found(hypotheses, attention) for hypotheses, attention in zip(found, weights, strict=True)]
 

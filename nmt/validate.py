@@ -14,8 +14,8 @@ from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError
 from nmt.models.base import Seq2Seq
-from nmt.score import validation_scores
-from nmt.search import Beam, Greedy
+from nmt.score import choose_tokenizer, validation_scores
+from nmt.search import Beam
 from nmt.translate import Options, Translator
 
 Metric = Literal["bleu", "chrf", "nll", "ppl", "accuracy"]
@@ -45,7 +45,7 @@ class Validation:
 
     @classmethod
     def open(cls, dataset: Dataset, budget: int, beam: int, device: torch.device) -> "Validation | None":
-        """None where the data has no validation set. NmtError for one that is damaged.
+        """None where the data has no validation set. NmtError for one that is damaged, or that cannot be scored.
 
         `budget` bounds the padded positions of a batch, `beam` is the search's width (1: greedy).
         """
@@ -57,6 +57,7 @@ class Validation:
                 f"{dataset.valid_source} has {len(source):,} lines, {dataset.valid_target} {len(reference):,}: "
                 "run nmt preprocess again"
             )
+        choose_tokenizer(None, dataset.languages[1])  # says now, not after hours, that one is not installed
         return cls(dataset, max(budget, int(dataset.valid.lengths.max())), beam, device, source, reference)
 
     def __call__(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
@@ -83,9 +84,8 @@ class Validation:
 
     def _translated(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
         translator = Translator([model], self.dataset.source, self.dataset.target, self.device)
-        search = Greedy() if self.beam == 1 else Beam(size=self.beam)
         hypotheses = []
-        for translation in translator.translate(self.source, Options(search=search)):
+        for translation in translator.translate(self.source, Options(Beam(self.beam))):
             hypotheses.append(translation.text)
             advance(1)
         bleu, chrf = validation_scores(hypotheses, self.reference, self.dataset.languages[1])

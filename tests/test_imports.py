@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "nmt.commands": EVERYTHING,
     "nmt.options": {"nmt.config", "nmt.errors", "nmt.models"},
     "nmt.config": {"nmt.models", *TEXT},
+    "nmt.allocator": set(),
     "nmt.console": set(),
     "nmt.errors": set(),
     "nmt.vocab": set(),

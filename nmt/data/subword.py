@@ -8,7 +8,6 @@ import hashlib
 import io
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 import sentencepiece
 
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NmtError
 from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 
 Kind = Literal["bpe", "unigram", "char", "word"]
@@ -31,8 +30,6 @@ TRAINER_THREADS = 16
 
 class Subword:
     """A trained subword model. Its control symbols have the ids of `nmt.vocab`; no text ever encodes to PAD, BOS or EOS."""
-
-    _seeding = threading.Lock()  # sentencepiece has one seed a process
 
     def __init__(self, model: bytes, name: str) -> None:
         """`model` is the content of a model file, `name` what messages call it. Raises NmtError where it is no model of ours."""
@@ -73,25 +70,6 @@ class Subword:
     def encode_batch(self, lines: Sequence[str], threads: int) -> list[list[int]]:
         """`encode` of each line, in native threads; the result does not depend on their number."""
         ids: list[list[int]] = self._processor.Encode(list(lines), out_type=int, num_threads=threads)
-        return ids
-
-    def sample_batch(self, lines: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """BPE-dropout: each merge is skipped with probability `dropout` (0: `encode_batch`; 1: characters).
-
-        The same lines, dropout and seed give the same ids. Raises UsageError for other than BPE models.
-        """
-        if not 0 <= dropout <= 1:
-            raise UsageError(f"bpe_dropout is a probability from 0 to 1, not {dropout}")
-        if dropout == 0:
-            return self.encode_batch(lines, 1)
-        if self.kind != "bpe":
-            raise UsageError(f"bpe_dropout needs a subword model made with --tokenizer bpe, not {self.kind}")
-        with self._seeding:
-            # The largest number would mean "seed from the clock". One thread: which thread takes a line is chance.
-            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
-            ids: list[list[int]] = self._processor.Encode(
-                list(lines), out_type=int, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
-            )
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -266,7 +266,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         self.hidden = Linear(width, gates)
         _orthogonal(self.hidden.weight, width)
         self.upper = Recurrent(self.cell, width, width, layers - 1, False, settings.dropout) if layers > 1 else None
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = base.Dropout(settings.dropout)
         self.readout = Linear(width + embedding, embedding)
 
     def remember(self, states: Tensor, last: Tensor, lengths: Tensor) -> AttentionMemory:
@@ -324,7 +324,7 @@ class Rnn(base.Seq2Seq):
             self.output.weight = self.tgt_embedding.weight
             if shared_vocab:
                 self.src_embedding.weight = self.tgt_embedding.weight
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = base.Dropout(settings.dropout)
         self.encoder = Encoder(settings, encoder_layers)
         states = settings.width * self.encoder.directions
         decoder = ContextDecoder if settings.attention == "none" else AttentionDecoder

@@ -269,7 +269,7 @@ class State(base.State):
 class Transformer(base.Seq2Seq):
     """The Transformer backend."""
 
-    ROOM = 32  # positions by which a cache grows: a copy every 32 steps, and little unused for `select` to carry along
+    ROOM = 8  # positions by which a cache grows: a copy every 8 steps, and little unused for `select` to carry along at each
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()

@@ -78,6 +78,22 @@ class Search(Protocol):
         """
         ...
 
+    def keeping(self, count: int) -> "Search":
+        """The search that gives at least the first `count` ≥ 1 of these hypotheses, in fewer steps if it can.
+
+        Raises UsageError where it does not make so many.
+        """
+        ...
+
+
+def check_n_best(count: int, most: int) -> None:
+    """Raise UsageError where more hypotheses are wanted than a search makes."""
+    if count > most:
+        raise UsageError(
+            f"--n-best {count} is more than the {most} hypothes{'is' if most == 1 else 'es'} that the search makes; "
+            "use --search beam with a --beam-size that is no smaller"
+        )
+
 
 def length_penalty(length: int, alpha: float) -> float:
     """((5 + length) / 6) ** alpha, with 1 for alpha 0 (Wu et al. 2016, arXiv 1609.08144, eq. 14)."""

@@ -10,8 +10,8 @@ Legend: B sentences, K size of the beam, w ≤ K live hypotheses a sentence now,
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from nmt.search.base import (
     Hypothesis,
     Paths,
     Sentences,
+    check_n_best,
     check_options,
     constrain,
     end_where_full,
@@ -70,6 +71,11 @@ class Beam:
         with torch.inference_mode():
             sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
             return self.search(model, sentences)
+
+    def keeping(self, count: int) -> Self:
+        """As in `Search`."""
+        check_n_best(count, self.n_best or self.size)
+        return replace(self, n_best=count)
 
     def search(self, model: Seq2Seq, sentences: Sentences) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence. A sentence leaves the batch, with its memory, when it is done."""

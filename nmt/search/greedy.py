@@ -5,7 +5,7 @@ Legend: B sentences, K hypotheses a sentence, R = B·K rows, V target vocabulary
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from nmt.search.base import (
     Hypothesis,
     Paths,
     Sentences,
+    check_n_best,
     check_options,
     constrain,
     end_where_full,
@@ -50,6 +51,11 @@ class Greedy:
         with torch.inference_mode():
             sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
             return walk(model, sentences, 1, best, self.length_penalty, self.no_repeat_ngram)
+
+    def keeping(self, count: int) -> Self:
+        """As in `Search`."""
+        check_n_best(count, 1)
+        return self
 
 
 def best(log_probs: Tensor, place: Tensor, step: int) -> Tensor:

@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq
-from nmt.search.base import LENGTH_PENALTY, NO_REPEAT_NGRAM, Hypothesis, Sentences, check_options, top
+from nmt.search.base import LENGTH_PENALTY, NO_REPEAT_NGRAM, Hypothesis, Sentences, check_n_best, check_options, top
 from nmt.search.greedy import best, walk
 
 
@@ -73,6 +73,11 @@ class Sampling:
             sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
             drawn = walk(model, sentences, self.samples, choose, self.length_penalty, self.no_repeat_ngram)
         return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in drawn]
+
+    def keeping(self, count: int) -> Self:
+        """As in `Search`: which of the samples are best is known when all are drawn."""
+        check_n_best(count, self.samples)
+        return self
 
     def streams(self, src: Tensor, src_lengths: Tensor) -> Tensor:
         """(B, samples) int64: where the random numbers of each hypothesis begin."""

@@ -1,6 +1,5 @@
 """Subword models: against Python's own Unicode tables and string methods, and against the promises of ids and seeds."""
 
-import threading
 import unicodedata
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, train_subword
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NmtError
 from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 
 TEXT = [
@@ -117,50 +116,6 @@ def test_the_same_text_gives_the_same_model(kind: Kind) -> None:
 
 def test_threads_change_nothing(bpe: Subword) -> None:
     assert bpe.encode_batch(TEXT, 1) == bpe.encode_batch(TEXT, 4) == [bpe.encode(line) for line in TEXT]
-
-
-def test_dropout_of_nothing_is_no_dropout_and_of_all_is_characters(bpe: Subword) -> None:
-    lines = TEXT[:20]
-    assert bpe.sample_batch(lines, 0.0, 1) == bpe.encode_batch(lines, 1)
-    for line, ids in zip(lines, bpe.sample_batch(lines, 1.0, 1), strict=True):
-        assert "".join(bpe.pieces(ids)) == "▁" + line.replace(" ", "▁")
-        assert all(len(piece) == 1 for piece in bpe.pieces(ids))
-
-
-def test_dropout_keeps_the_text_and_varies(bpe: Subword) -> None:
-    line = TEXT[0]
-    samples = [bpe.sample_batch([line], 0.1, seed)[0] for seed in range(40)]
-    assert {bpe.decode(ids) for ids in samples} == {line}
-    assert len({tuple(ids) for ids in samples}) > 5
-    lengths = [sum(map(len, bpe.sample_batch(TEXT, dropout, 1))) for dropout in (0.0, 0.1, 0.5, 1.0)]
-    assert lengths == sorted(set(lengths))  # more dropout, more and smaller pieces
-
-
-def test_dropout_is_a_function_of_the_seed(bpe: Subword) -> None:
-    first = bpe.sample_batch(TEXT, 0.3, 7)
-    bpe.sample_batch(TEXT, 0.3, 8)
-    elsewhere: list[list[list[int]]] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(bpe.sample_batch(TEXT, 0.3, 7)))
-    thread.start()
-    thread.join()
-    assert bpe.sample_batch(TEXT, 0.3, 7) == first == elsewhere[0]
-    assert bpe.sample_batch(TEXT, 0.3, 8) != first
-    for seed in (2**32 - 1, 2**63):  # the first is sentencepiece's word for "from the clock"
-        assert bpe.sample_batch(TEXT, 0.3, seed) == bpe.sample_batch(TEXT, 0.3, seed)
-
-
-@pytest.mark.parametrize("kind", ["unigram", "char", "word"])
-def test_dropout_needs_merges(kind: Kind) -> None:
-    model = train(kind=kind)
-    assert model.sample_batch(TEXT[:3], 0, 1) == model.encode_batch(TEXT[:3], 1)
-    with pytest.raises(UsageError, match=f"--tokenizer bpe, not {kind}"):
-        model.sample_batch(TEXT[:3], 0.1, 1)
-
-
-def test_dropout_is_a_probability(bpe: Subword) -> None:
-    for dropout in (-0.1, 1.1, float("nan")):
-        with pytest.raises(UsageError, match="probability"):
-            bpe.sample_batch(TEXT[:3], dropout, 1)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
