@@ -5,6 +5,7 @@ Legend: B sentences, S source positions, T target positions, R decoder rows.
 
 from collections.abc import Callable, Sequence
 
+import hypothesis
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +15,10 @@ from nmt.models.base import Seq2Seq
 from nmt.vocab import EOS, PAD
 
 VOCABULARY = 29
+
+# How long an example takes says more of what else the machine does than of the code.
+hypothesis.settings.register_profile("nmt", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("nmt")
 
 Network = Callable[..., Seq2Seq]
 """Settings by name -> a network in evaluation mode, two layers, width 32, the same weights each time."""

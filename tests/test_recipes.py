@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,10 +38,12 @@ def test_every_setting_is_known(path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("path", CONFIGS, ids=names)
-def test_every_command_takes_the_recipe_as_its_configuration(path: Path, command: str, tmp_path: Path, capsys: Any) -> None:
+def test_every_command_takes_the_recipe_as_its_configuration(
+    path: Path, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nmt.cli import main
 
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     # An unknown key would end it with 2; a file that is not there, with 1.
     assert main([*COMMANDS[command], "--config", str(path)]) == 1
     assert "missing" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.shards import Dataset, ParallelData, ParallelWriter, Sequences, SequencesWriter, token_type
@@ -15,7 +15,6 @@ from nmt.data.subword import Recipe, train_subword
 from nmt.errors import NmtError
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.lists(st.integers(0, 65_535), max_size=9), max_size=4), max_size=5), st.sampled_from([1 << 16, 100_000])
 )

@@ -4,7 +4,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, train_subword
@@ -64,7 +64,6 @@ def test_characters_that_stand_only_in_control_symbols_are_covered() -> None:
     assert UNK not in model.encode("</s> <s> <pad> <unk>")
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\0\r\u2028\u2581\u2585 <>/s")))
 def test_any_text_gives_ordinary_ids_and_one_line(bpe: Subword, text: str) -> None:
     ids = bpe.encode(text)
@@ -72,7 +71,6 @@ def test_any_text_gives_ordinary_ids_and_one_line(bpe: Subword, text: str) -> No
     assert "\n" not in bpe.decode(ids)
 
 
-@settings(deadline=None)
 @given(st.text("the green\u00a0houseÖß&é/"))
 def test_round_trip_of_covered_text(bpe: Subword, text: str) -> None:
     assert bpe.decode(bpe.encode(text)) == " ".join(unicodedata.normalize("NFKC", text).split())

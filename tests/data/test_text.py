@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.text import check_inputs, new_directory, open_text, read_json, read_lines, write_json
@@ -38,7 +38,6 @@ def expected(data: bytes) -> list[str]:
     return lines + [bytes(line).decode("utf-8", "replace")] * bool(line)
 
 
-@settings(deadline=None)
 @given(lines_of_text, st.sampled_from(["", ".gz", ".xz"]))
 def test_what_is_written_is_read_back_exactly(lines: list[str], suffix: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -50,7 +49,6 @@ def test_what_is_written_is_read_back_exactly(lines: list[str], suffix: str) -> 
         assert os.listdir(directory) == [path.name]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"\xef\xbb\xbf", "ü\u2028\x85".encode(), b"\xff", b"\xc3"])).map(
         b"".join
@@ -133,7 +131,7 @@ def test_a_pipe_gives_each_line_when_it_arrives(tmp_path: Path) -> None:
             assert go_on.wait(20)
             pipe.write(b"ond\n")
 
-    feeder = threading.Thread(target=feed)
+    feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     lines = read_lines(fifo)
     assert next(lines) == "first"  # hangs here, were it to wait for a full block
@@ -251,7 +249,7 @@ def test_output_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     got: list[list[str]] = []
-    reader = threading.Thread(target=lambda: got.append(list(read_lines(fifo))))
+    reader = threading.Thread(target=lambda: got.append(list(read_lines(fifo))), daemon=True)
     reader.start()
     with open_text(fifo) as writer:
         writer.write("through")

@@ -13,7 +13,7 @@ from nmt.search.base import ban_repeats, top
 @given(
     st.lists(st.lists(st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 0.5]), min_size=1, max_size=40), min_size=1), st.integers(1, 45)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_top_is_a_stable_sort(rows: list[list[float]], count: int) -> None:
     width = min(map(len, rows))
     rows = [row[:width] for row in rows]
