@@ -1,5 +1,6 @@
 """Training: what it learns, that it goes on exactly where it stopped, when it stops, what it refuses."""
 
+import itertools
 import math
 import os
 import signal
@@ -20,16 +21,16 @@ from nmt.data.batching import batches
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
-from nmt.models.base import Memory
+from nmt.models import BACKENDS
+from nmt.models.base import Memory, Seq2Seq
 from nmt.models.rnn import Rnn
 from nmt.run import opened
 from nmt.score import validation_scores
 from nmt.search import Beam
 from nmt.train import train
 from nmt.translate import Options, Translator
+from nmt.validate import Validation
 from tests.toys import CPU, QUIET, config, dataset, events, reversed_digits, run, words
-
-BACKENDS = ["rnn", "transformer"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +83,7 @@ def test_both_backends_learn_to_reverse_digits(
     assert logged[-1]["loss"] < 0.5 * logged[0]["loss"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset, tmp_path: Path) -> None:
     """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
     settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
@@ -222,16 +223,37 @@ def test_patience_counts_validations_after_the_best(metric: str, digits: Dataset
     assert run(digits, tmp_path / "run", frozen, resume=True).step == 6  # there is nothing left to do
 
 
-@pytest.mark.parametrize("metric", ["nll", "accuracy"])
-def test_the_best_model_is_the_one_the_metric_says(metric: str, digits: Dataset, tmp_path: Path) -> None:
-    """At a rate far too high, scores go up and down: the run's model must be of the step that was best in the metric's sense."""
-    result = run(
-        digits, tmp_path / "run", config("rnn", learning_rate=0.5, valid_every=1, keep_last=50, save_every=1, metric=metric)
-    )
-    scores = {event["step"]: event[metric] for event in events(tmp_path / "run", "valid")}
-    best = min(scores, key=scores.__getitem__) if metric == "nll" else max(scores, key=scores.__getitem__)
-    assert result.best_step == best != max(scores)
-    assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / f"step-{best}"))
+def scripted(monkeypatch: pytest.MonkeyPatch, **scores: list[float]) -> None:
+    """Gives each validation in turn these scores, whatever the model; those of other metrics stay at 1."""
+    turns = itertools.count()
+
+    def validated(self: Validation, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
+        turn = next(turns)
+        return {name: 1.0 for name in ("nll", "ppl", "accuracy", "bleu", "chrf")} | {name: scores[name][turn] for name in scores}
+
+    monkeypatch.setattr(Validation, "__call__", validated)
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "best"),
+    [
+        ("nll", [4.0, 2.0, 3.0, 1.0, math.nan, 2.0], 4),
+        ("ppl", [4.0, 2.0, 2.0, 5.0, 3.0, math.inf], 2),
+        ("accuracy", [0.1, 0.4, 0.5, math.nan, 0.5, 0.2], 3),
+        ("bleu", [7.0, 9.0, 8.0, 3.0, 30.0, 1.0], 5),
+        ("chrf", [0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 1),
+    ],
+)
+def test_the_best_model_is_the_one_the_metric_says(
+    metric: str, scores: list[float], best: int, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that are alike the first; what is not a number is never the best."""
+    scripted(monkeypatch, **{metric: scores})
+    settings = config("rnn", max_steps=6, valid_every=1, save_every=1, keep_last=6, metric=metric)
+    result = run(digits, tmp_path / "run", settings)
+    assert (result.best_step, result.best_score) == (best, scores[best - 1])
+    kept = tensors(tmp_path / "run")
+    assert [step for step in range(1, 7) if same(kept, tensors(tmp_path / "run" / "checkpoints" / f"step-{step}"))] == [best]
 
 
 def test_the_seed_decides_everything(digits: Dataset, tmp_path: Path) -> None:
@@ -260,7 +282,7 @@ def test_each_micro_batch_has_random_numbers_of_its_own(digits: Dataset, tmp_pat
     assert states[:6] == states[6:]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Dataset, tmp_path: Path) -> None:
     """The moments after one update are its gradient. (Adam's first step is the gradient's sign: weights would blow up noise.)"""
     found = []
@@ -304,7 +326,7 @@ def test_logged_validation_is_what_the_commands_say(digits: Dataset, tmp_path: P
     assert logged["ppl"] == pytest.approx(math.exp(logged["nll"]))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_nothing_is_learned_where_there_is_nothing_to_learn(backend: str, tmp_path: Path) -> None:
     """Digits with unrelated digits, as many: a decoder that saw the future would be right each time."""
     sources, targets = ([a for a, _ in reversed_digits(600, seed, 6)] for seed in (3, 4))
@@ -472,16 +494,19 @@ def test_without_validation_data_the_last_model_is_the_one_kept(tmp_path: Path) 
     assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / "step-3"))
 
 
-def test_the_mean_of_the_last_checkpoints_competes(digits: Dataset, tmp_path: Path) -> None:
-    settings = config("rnn", max_steps=12, save_every=2, keep_last=3, average_last=3, metric="nll", learning_rate=0.2)
-    run(digits, tmp_path / "run", settings)
+@pytest.mark.parametrize(("last", "mean"), [(2.0, 1.5), (1.5, 2.0)])
+def test_the_mean_of_the_last_checkpoints_competes(
+    last: float, mean: float, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, nll=[last, mean])
+    run(digits, tmp_path / "run", config("rnn", max_steps=6, save_every=1, keep_last=3, average_last=3, metric="nll"))
     kept = [tensors(path) for path in checkpoints(tmp_path / "run")]
-    (average,) = events(tmp_path / "run", "average")
-    (last,) = events(tmp_path / "run", "valid")
-    assert average["best"] == (average["nll"] < last["nll"])
-    means = {name: sum(each[name].double() for each in kept).div(3).float() for name in kept[0]}
-    assert same(tensors(tmp_path / "run"), means if average["best"] else kept[-1])
-    assert average["best"], "choose a rate at which the mean is better"
+    means = {name: torch.stack([each[name].double() for each in kept]).mean(0).float() for name in kept[0]}
+    assert [(event["event"], event["nll"], event["best"]) for event in events(tmp_path / "run") if "best" in event] == [
+        ("valid", last, True),
+        ("average", mean, mean < last),
+    ]
+    assert same(tensors(tmp_path / "run"), means if mean < last else kept[-1])
 
 
 def test_time_is_up(digits: Dataset, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def network(backend: str, subword: Subword, seed: int = 1) -> Seq2Seq:
     return build(backend, settings, len(subword), len(subword), True)
 
 
-@pytest.fixture(params=["rnn", "transformer"])
+@pytest.fixture(params=list(BACKENDS))
 def translator(request: pytest.FixtureRequest, subword: Subword) -> Translator:
     return Translator([network(request.param, subword)], subword, subword)
 
@@ -412,7 +412,7 @@ def test_impossible_prefixes_are_reported(copier: Translator) -> None:
         list(copier.translate(["a"], Options(), prefixes=["a", ""]))
 
 
-@pytest.mark.parametrize("backend", ["rnn", "transformer"])
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_a_model_twice_is_the_model(subword: Subword, backend: str) -> None:
     model = network(backend, subword)
     lines = sentences(20, seed=8)

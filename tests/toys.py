@@ -20,7 +20,7 @@ TINY: dict[str, dict[str, object]] = {
     "rnn": {"layers": 1, "width": 16, "embedding": 16},
     "transformer": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32},
 }
-"""Settings of networks that train in no time."""
+"""Settings of networks that train in no time, where two numbers do not say all."""
 
 
 def reversed_digits(count: int, seed: int, longest: int = 8) -> list[tuple[str, str]]:
@@ -53,7 +53,11 @@ def dataset(place: Path, pairs: list[tuple[str, str]], valid: int, **options: An
 def config(backend: str, model: dict[str, object] | None = None, bpe_dropout: float = 0.0, **settings: object) -> Config:
     """The tiny network of `backend`, dropout 0, small batches, some settings otherwise."""
     train = {"batch_tokens": 128, "learning_rate": 0.01, "warmup": 5, "max_steps": 10, "log_every": 1, **settings}
-    tables = {"model": {"dropout": 0.0, **TINY[backend], **(model or {})}, "data": {"bpe_dropout": bpe_dropout}, "train": train}
+    tables = {
+        "model": {"dropout": 0.0, **TINY.get(backend, {"layers": 1, "width": 16}), **(model or {})},
+        "data": {"bpe_dropout": bpe_dropout},
+        "train": train,
+    }
     return resolve(backend, layers=[Layer("test", tables)])
 
 
