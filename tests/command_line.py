@@ -1,9 +1,14 @@
 """Running command lines in tests."""
 
 import os
+import select
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -22,6 +27,30 @@ def nmt_process(
         timeout=120,
         check=False,
     )
+
+
+@contextmanager
+def nmt_started(*words: str | Path, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """`nmt WORDS` in a process that goes on beside the test, and never longer than it."""
+    with subprocess.Popen([sys.executable, "-m", "nmt", *map(str, words)], **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def next_line(stream: IO[bytes] | None, seconds: float = 60) -> bytes:
+    """The next line of a pipe that has none left in its buffer; a failure where none comes."""
+    assert stream is not None and select.select([stream], [], [], seconds)[0], f"no line in {seconds} s"
+    return stream.readline()
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Asks again and again; a failure where it never becomes true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.02)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:

@@ -1,6 +1,8 @@
 """One toy run of each backend, from text to score, through the real command line."""
 
+import gzip
 import json
+import lzma
 import signal
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from tests.command_line import nmt_process, out, refused, text
+from nmt.models import BACKENDS
+from tests.command_line import next_line, nmt_process, nmt_started, out, refused, text, wait_until
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -31,16 +34,12 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     data = str(folder / "data")
     assert main(["preprocess", str(folder / "train.src"), str(folder / "train.tgt"), "-o", data, "--config", str(config)]) == 0
-    for backend, settings in (("rnn", "embedding=8"), ("transformer", "heads=2")):
-        words = ["train", data, "-o", str(folder / backend), "--config", str(config), "--backend", backend]
-        assert main([*words, "--set", f"model.{settings}"]) == 0
+    for backend in BACKENDS:
+        assert main(["train", data, "-o", str(folder / backend), "--config", str(config), "--backend", backend]) == 0
     return folder
 
 
-BACKENDS = ("rnn", "transformer")
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_lines_in_are_lines_out_and_scores_agree(
     capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -63,7 +62,7 @@ def test_lines_in_are_lines_out_and_scores_agree(
     assert 0 <= bleu["score"] <= 100
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_a_mean_of_checkpoints_is_a_model_that_can_be_moved(
     capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str
 ) -> None:
@@ -96,7 +95,7 @@ def test_info_tells_data_run_and_checkpoint_apart(capsys: pytest.CaptureFixture[
     assert "model.cell " in page and "gru" in page
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_blank_lines_stay_where_they_are(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str) -> None:
     file = tmp_path / "blanks"
     file.write_text("one two\n\n   \n\u00a0\u3000\n\u200b\n\nthree", encoding="utf-8")
@@ -111,9 +110,33 @@ def test_blank_lines_stay_where_they_are(capsys: pytest.CaptureFixture[str], toy
     assert out(capsys, "translate", toy / backend, file) == ""
 
 
-def test_a_pipe_a_file_and_any_locale_give_the_same_bytes(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
-    import gzip
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_python_gives_what_the_command_line_gives(capsys: pytest.CaptureFixture[str], toy: Path, backend: str) -> None:
+    from nmt import Translator
 
+    lines = ["one two three", "", "ten\u2028nine", " \u3000", "日本", *(toy / "test.src").read_text().splitlines()]
+    source = toy / f"{backend}.lines"
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    found = Translator.load(toy / backend, device="cpu").translate(lines)
+    assert "".join(f"{each.text}\n" for each in found) == out(capsys, "translate", toy / backend, source, "--device", "cpu")
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_the_logged_validation_is_what_translate_and_score_say(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, backend: str
+) -> None:
+    from nmt.data.shards import Dataset
+
+    data, hypothesis = Dataset.open(toy / "data"), tmp_path / "hypothesis"
+    best = json.loads(out(capsys, "info", toy / backend, "--json"))["best"]
+    out(capsys, "translate", toy / backend, data.valid_source, "-o", hypothesis, "--beam-size", "1", "--device", "cpu")
+    words = ("score", hypothesis, "-r", data.valid_target, "-m", "bleu", "-m", "chrf", "--target-lang", "en")
+    bleu, chrf = json.loads(out(capsys, *words, "--format", "json"))
+    assert (bleu["score"], chrf["score"]) == (best["bleu"], best["chrf"])
+    assert chrf["score"] > 0
+
+
+def test_a_pipe_a_file_and_any_locale_give_the_same_bytes(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes("one\r\ntwo\u2028three\u0085\x0c four\rfive\n日本 six \x00 é\n".encode())
     packed = tmp_path / "source.gz"
@@ -130,6 +153,11 @@ def test_a_pipe_a_file_and_any_locale_give_the_same_bytes(capsys: pytest.Capture
         environment={"LC_ALL": "POSIX", "PYTHONUTF8": "0"},
     )
     assert (done.stdout, done.stderr) == (expected, b"")
+    done = nmt_process("translate", toy / "rnn", "/dev/stdin", "-q", "--device", "cpu", stdin=source.read_bytes())
+    assert (done.stdout, done.stderr) == (expected, b"")
+    for name, unpack in (("out.gz", gzip.decompress), ("out.xz", lzma.decompress)):
+        out(capsys, "translate", toy / "rnn", source, "-o", tmp_path / name)
+        assert unpack((tmp_path / name).read_bytes()) == expected
     assert out(capsys, "translate", toy / "rnn", packed).encode() == expected
     out(capsys, "translate", toy / "rnn", source, packed, "-o", f"{tmp_path}/folder/")
     assert (tmp_path / "folder" / "source").read_bytes() == expected
@@ -150,16 +178,28 @@ def test_invalid_utf8_stops_with_its_line_or_is_replaced_and_counted(
 
 
 def test_a_coprocess_is_answered_before_it_asks_again(toy: Path) -> None:
-    command = [sys.executable, "-m", "nmt", "translate", str(toy / "rnn"), "--batch-lines", "1", "-q", "--threads", "1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    words = ("translate", toy / "rnn", "--batch-lines", "1", "-q", "--threads", "1")
+    with nmt_started(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         for line in (b"one two\n", b"\n", b"three\n"):
             process.stdin.write(line)
             process.stdin.flush()
-            assert process.stdout.readline().endswith(b"\n")  # would wait for ever where the answer waits for the next line
+            assert next_line(process.stdout).endswith(b"\n")  # none comes where the answer waits for the next question
         process.stdin.close()
         assert process.stdout.read() == b""
-    assert process.returncode == 0
+        assert process.wait(60) == 0
+
+
+def test_ctrl_c_ends_a_translation_with_130_and_no_word(toy: Path) -> None:
+    pipe = subprocess.PIPE
+    with nmt_started("translate", toy / "rnn", "--batch-lines", "1", "-q", stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"one two\n")
+        process.stdin.flush()
+        next_line(process.stdout)  # it is at work
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
 
 
 def test_translating_into_head_ends_quietly(toy: Path, tmp_path: Path) -> None:
@@ -175,11 +215,10 @@ def test_a_stopped_training_keeps_a_checkpoint_and_goes_on(
     capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     run = tmp_path / "run"
-    words = ["train", str(toy / "data"), "-o", str(run), "--config", str(toy / "toy.toml"), "--set", "model.heads=2"]
-    command = [sys.executable, "-m", "nmt", *words, "--max-steps", "1000000"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        while not (run / "log.jsonl").exists() or b'"train"' not in (run / "log.jsonl").read_bytes():
-            assert process.poll() is None
+    words = ["train", str(toy / "data"), "-o", str(run), "--config", str(toy / "toy.toml")]
+    log = run / "log.jsonl"
+    with nmt_started(*words, "--max-steps", "1000000") as process:
+        wait_until(lambda: process.poll() is not None or (log.exists() and b'"train"' in log.read_bytes()))
         process.send_signal(number)
         assert process.wait(60) == code
     told = json.loads(out(capsys, "info", run, "--json"))
@@ -269,6 +308,21 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path:
         ["translate", toy / "rnn", toy / "test.src", "--max-length", "1", "-q"],
         ["score", toy / "test.src", "-r", toy / "test.tgt", "-q"],
         ["average", toy / "rnn", "-o", tmp_path / "mean", "-q"],
+        ["preprocess", toy / "train.src", toy / "train.tgt", "-o", tmp_path / "data", "--vocab-size", "45", "-q"],
+        [
+            "train",
+            toy / "data",
+            "-o",
+            tmp_path / "run",
+            "--max-steps",
+            "2",
+            "--set",
+            "model.layers=1",
+            "--set",
+            "model.width=16",
+            "-q",
+        ],
+        ["logprob", toy / "rnn", toy / "test.src", toy / "test.tgt", "-q"],
     ):
         assert main([str(word) for word in words]) == 0
         assert capsys.readouterr().err == ""
