@@ -82,9 +82,8 @@ def show(source: str, target: str, folder: Path, outcomes: list[Outcome]) -> Non
     """Unseen sentences beside their translations, then the scores."""
     console = Console(highlight=False)
     sources, references = (read(folder / "text" / f"test.{language}") for language in (source, target))
-    sentences = Table(
-        "", "unseen sentences", title="No date, amount or number of these was in the training text", title_justify="left"
-    )
+    title = "None of these sentences was in the training text, nor its dates, prices and numbers in this form"
+    sentences = Table("", "unseen sentences", title=title, title_justify="left")
     for index in range(min(SHOWN, len(sources))):
         sentences.add_row(source, sources[index])
         sentences.add_row("reference", references[index])

@@ -49,14 +49,14 @@ def read(path: Path) -> Recipe:
 def fetch(recipe: Recipe) -> dict[str, Path]:
     """The recipe's files by name, checksums checked: from the folder NMT_DATA where that is set, else downloaded and kept."""
     folder = os.environ.get("NMT_DATA")
-    if folder is None:
+    if not folder:
         registry = {name: f"sha256:{checksum}" for name, checksum in recipe.sha256.items()}
         store = pooch.create(pooch.os_cache("nmt"), recipe.url, registry=registry)
         try:
             return {name: Path(store.fetch(name)) for name in recipe.sha256}
         except (OSError, ValueError) as error:
-            raise SystemExit(f"recipe: error: {error}; NMT_DATA=DIR takes the files from a folder") from None
-    found = {name: Path(folder) / name for name in recipe.sha256}
+            raise SystemExit(f"recipe: error: {recipe.url}: {error}; NMT_DATA=DIR takes the files from a folder") from None
+    found = {name: Path(folder).expanduser() / name for name in recipe.sha256}
     for name, path in found.items():
         if not path.is_file():
             raise SystemExit(f"recipe: error: {path}: no such file; NMT_DATA must hold {', '.join(recipe.sha256)}")

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -16,10 +17,14 @@ from typing import Any
 
 import recipe as recipes
 from recipe import Recipe
-from steps import Step, digest, output, run, say
+from steps import Step, digest, near, output, run, say
 from table import write_table
 
 HERE = Path(__file__).parent
+MADE = "made.json"
+"""Where and by which code the model was trained, beside it."""
+NOT_CODE = ("recipes/results", "recipes/README.md")
+"""What this script writes itself: changes there do not make a result another."""
 
 
 def reproduce(recipe: Recipe, work: Path) -> dict[str, Any]:
@@ -40,9 +45,12 @@ def reproduce(recipe: Recipe, work: Path) -> dict[str, Any]:
     trained = Step(work / "run", cause)
     if not trained.done():
         resume = trained.begun() and (trained.output / "checkpoints").is_dir()
-        trained.begin()
+        trained.begin(resume)
         run(["nmt", "train", data.output, "-o", trained.output, "--resume" if resume else "--overwrite", *config])
+        write_json(work / MADE, circumstances())
         trained.end()
+    if not (work / MADE).is_file():
+        write_json(work / MADE, circumstances())
 
     cause = digest([cause, recipe.table("average")])
     model = Step(work / "averaged", cause)
@@ -63,43 +71,73 @@ def reproduce(recipe: Recipe, work: Path) -> dict[str, Any]:
         scored.begin()
         run(["nmt", "score", translated.output, "-r", test[1], "-o", scored.output, "--format", "json", *config])
         scored.end()
-    return result(recipe, trained.output, json.loads(scored.output.read_text(encoding="utf-8")))
+    return result(recipe, trained.output, read_json(work / MADE), read_json(scored.output))
 
 
-def result(recipe: Recipe, trained: Path, scores: Any) -> dict[str, Any]:
+def circumstances() -> dict[str, Any]:
+    """Of a training that ends now: kept beside it, for the score may be computed again elsewhere, or by later code."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
+    return {"device": device(), "versions": versions, "commit": commit(HERE.parent)}
+
+
+def result(recipe: Recipe, trained: Path, made: dict[str, Any], scores: Any) -> dict[str, Any]:
     """What results/NAME.json says: the score and all that a reader needs to get it again."""
     info = json.loads(output(["nmt", "info", trained, "--json"]))
+    log = map(json.loads, (trained / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    seconds = [event["seconds"] for event in log if event["event"] == "train"]
     return {
         "recipe": recipe.name,
         "title": recipe.title,
-        "scores": scores,
+        # Without the names of the files: where they lie is this machine's business.
+        "scores": [{key: value for key, value in score.items() if key != "system"} for score in scores],
         "parameters": info["parameters"],
         "updates": info["last"]["step"],
         "epochs": info["last"]["epoch"],
-        "train_seconds": info["last"].get("seconds"),
-        "device": device(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}},
-        "commit": commit(),
+        "train_seconds": seconds[-1],
+        **made,
         "command": f"make {recipe.name}",
     }
 
 
 def device() -> str:
-    """The processor's name and how many cores this process may use; the GPU's name where there is one."""
+    """The processor's name and how many of its cores this process may use; the GPU's name where there is one."""
     import torch
 
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores, {platform.machine()}"
+    about = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*: (.+)$", about.read_text(), re.MULTILINE) if about.is_file() else None
+    return f"{cores} cores, {named[1] if named else platform.machine()}"
 
 
-def commit() -> str:
-    """The commit of this checkout, marked where files differ from it; empty outside a checkout."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=HERE, capture_output=True, encoding="utf-8"
-    )
-    return described.stdout.strip()
+def commit(checkout: Path) -> str:
+    """The commit of this checkout, marked where its files differ from it; empty outside a checkout, and without git."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=checkout, capture_output=True, check=True, encoding="utf-8").stdout.strip()
+
+    try:
+        changed = git(
+            "--no-optional-locks",
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--",
+            ".",
+            *(f":(exclude){path}" for path in NOT_CODE),
+        )
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -112,12 +150,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         names = ", ".join(sorted(found.stem for found in HERE.glob("*-*.toml")))
         parser.error(f"{path}: no such recipe; there are {names}")
     recipe = recipes.read(path)
-    found = reproduce(recipe, options.output or Path("runs") / recipe.name)
+    try:
+        found = reproduce(recipe, options.output or Path("runs") / recipe.name)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     results = path.parent / "results"
     results.mkdir(exist_ok=True)
-    (results / f"{recipe.name}.json").write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(results / f"{recipe.name}.json", found)
     write_table(path.parent)
-    say(f"{results / f'{recipe.name}.json'}: written; the table in {path.parent / 'README.md'} too")
+    say(f"{near(results / f'{recipe.name}.json')}: written; the table in {near(path.parent / 'README.md')} too")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,19 +15,35 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def near(word: str | Path) -> str:
+    """A path as one would type it here: from the current directory, where it lies below that. Other words as they are."""
+    here = Path.cwd()
+    return str(word.relative_to(here)) if isinstance(word, Path) and word.is_relative_to(here) else str(word)
+
+
 def run(command: Sequence[str | Path]) -> None:
-    """Print and run a command whose first word is nmt or a script; where it fails, end as it ended."""
-    words = [str(word) for word in command]
+    """Print and run a command whose first word is nmt or a script; where it fails, end as it ended.
+
+    Ctrl-C is for the command, which has it from the terminal too: it may take its time to save what it has.
+    """
+    words = [near(word) for word in command]
     say(f"$ {shlex.join(words)}")
     interpreter = [sys.executable, "-m"] if words[0] == "nmt" else [sys.executable]
-    done = subprocess.run([*interpreter, *words])
-    if done.returncode != 0:
-        raise SystemExit(done.returncode)
+    stopped = False
+    with subprocess.Popen([*interpreter, *words]) as child:
+        while child.returncode is None:
+            try:
+                child.wait()
+            except KeyboardInterrupt:
+                stopped = True
+    code = child.returncode
+    if code or stopped:
+        raise SystemExit(128 - code if code < 0 else code or 130)
 
 
 def output(command: Sequence[str | Path]) -> str:
     """What an nmt command writes to stdout."""
-    words = [sys.executable, "-m", *(str(word) for word in command)]
+    words = [sys.executable, "-m", *(near(word) for word in command)]
     return subprocess.run(words, stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
 
 
@@ -47,21 +64,34 @@ class Step:
     def _stamp(self) -> Path:
         return self.output.with_name(f".{self.output.name}.made-from")
 
+    def _stamped(self) -> list[str]:
+        """The cause of what is there, and `done` where it is whole."""
+        return self._stamp.read_text().split() if self._stamp.is_file() else []
+
     def begun(self) -> bool:
         """The output, whole or not, was made from the same settings."""
-        return self.output.exists() and self._stamp.is_file() and self._stamp.read_text().split()[0] == self.cause
+        return self.output.exists() and self._stamped()[:1] == [self.cause]
 
     def done(self) -> bool:
         """The output is whole and was made from the same settings. Otherwise says why the step is to be done."""
-        if self.begun() and self._stamp.read_text().split()[1:] == ["done"]:
+        if self.output.exists() and self._stamped() == [self.cause, "done"]:
             say(f"{self.output}: there already")
             return True
-        if self.output.exists() and not self.begun():
+        if self.output.exists() and self._stamped() and not self.begun():
             say(f"{self.output}: was made from other settings or other data; making it again")
         return False
 
-    def begin(self) -> None:
+    def begin(self, resume: bool = False) -> None:
+        """Claim the place; unless to `resume`, what an earlier recipe left there goes, so that nobody takes it for the new."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
+        if self.output.exists() and not resume:
+            if not self._stamp.is_file():
+                raise SystemExit(f"recipe: error: {self.output}: no recipe made it; move it, or give another folder to --output")
+            self._stamp.write_text("half-removed")
+            if self.output.is_dir():
+                shutil.rmtree(self.output)
+            else:
+                self.output.unlink()
         self._stamp.write_text(self.cause)
 
     def end(self) -> None:

@@ -136,11 +136,18 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     assert commands(done) == ["preprocess", "train", "average", "translate", "score"]
     found = json.loads((place / "results" / "tiny.json").read_text(encoding="utf-8"))
     assert found["updates"] == 4 and found["parameters"] > 1000 and found["scores"][0]["name"] == "BLEU"
+    assert found["train_seconds"] > 0
     assert "tok:13a" in found["scores"][0]["signature"] and "case:mixed" in found["scores"][0]["signature"]
     table = (place / "README.md").read_text(encoding="utf-8")
     assert f"| **{found['scores'][0]['score']:.2f}** |" in table and table.startswith("# Recipes")
 
-    # Nothing again.
+    # No command that was printed or kept names a folder of this machine.
+    assert str(place) not in done.stderr and str(place) not in json.dumps(found)
+
+    # Nothing again; a result says where and by what the model was trained, not what computes it again.
+    made = place / "work" / "made.json"
+    made.write_text(json.dumps(json.loads(made.read_text(encoding="utf-8")) | {"device": "an abacus"}), encoding="utf-8")
+    table = table.replace(found["device"], "an abacus")
     again = reproduce(place)
     assert again.returncode == 0 and commands(again) == []
     assert (place / "README.md").read_text(encoding="utf-8") == table
@@ -157,6 +164,12 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     resumed = reproduce(place)
     assert resumed.returncode == 0, resumed.stderr
     assert commands(resumed) == ["train"] and "--resume" in resumed.stderr
+    assert json.loads(made.read_text(encoding="utf-8"))["device"] == found["device"]
+
+    # One that ended before there was a note of where.
+    made.unlink()
+    assert commands(reproduce(place)) == []
+    assert json.loads((place / "results" / "tiny.json").read_text(encoding="utf-8"))["device"] == found["device"]
 
 
 def test_damaged_and_missing_data_is_refused(place: Path) -> None:

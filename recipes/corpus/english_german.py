@@ -89,7 +89,6 @@ WITH_ARTICLE = {
     "LB": ("der", ""),
     "US": ("adjective", "the "),
     "NL": ("plural", "the "),
-    "PH": ("plural", "the "),
 }
 ALL_COUNTRIES = [*COUNTRIES, *WITH_ARTICLE]
 

@@ -296,7 +296,7 @@ KINDS = {
     "duration": Kind(draw_duration("minute", "year"), say_duration),
     "short_duration": Kind(draw_duration("minute", "hour"), say_duration),
     "long_duration": Kind(draw_duration("week", "year"), say_duration),
-    "months": Kind(draw_duration("day", "month"), say_duration),
+    "days_to_months": Kind(draw_duration("day", "month"), say_duration),
     "ago": Kind(draw_duration("minute", "month"), say_relative(-1)),
     "long_ago": Kind(draw_duration("month", "year"), say_relative(-1)),
     "later": Kind(draw_duration("minute", "hour"), say_relative(1)),
@@ -306,7 +306,7 @@ KINDS = {
     "rent": Kind(draw_amount(("EUR",)), say_amount),
     "count": Kind(draw_number(2, 9999), say_number),
     "page": Kind(draw_number(2, 999), say_number),
-    "percent": Kind(draw_number(5, 999), say_percent),
+    "percent": Kind(draw_number(11, 999), say_percent),  # above 1: "nur 1 %" would want a verb in the singular
     "words": Kind(draw_number(13, 9999), lambda value, language: in_words(int(value[0]), language)),
     "length": measure({"length-meter": (2, 99), "length-centimeter": (2, 999)}),
     "river": measure({"length-kilometer": (2, 6999)}),

@@ -178,7 +178,7 @@ Die Antwort ist {words}, nicht {words2}.
 {name} has to learn {words} words by {weekday}.
 {name} muss bis {weekday} {words} Wörter lernen.
 
-This is the {ordinal} time that you are late.
+This is the {ordinal} time that you have been late.
 Das ist das {ordinal} Mal, dass du zu spät kommst.
 
 {name} finished the race in {ordinal} place.
@@ -217,7 +217,7 @@ Das Paket wiegt {weight}.
 Add {volume} of water.
 Fügen Sie {volume} Wasser hinzu.
 
-I think that {volume} of water are enough.
+I think that {volume} of water is enough.
 Ich glaube, dass {volume} Wasser genügen.
 
 The park is {area} in size.
@@ -244,8 +244,8 @@ Wir haben {short_duration} gewartet, weil der Zug Verspätung hatte.
 After {short_duration}, the doctor finally came.
 Nach {short_duration.dative} kam endlich der Arzt.
 
-How did you learn {language} in only {months}?
-Wie hast du in nur {months.dative} {language} gelernt?
+How did you learn {language} in only {days_to_months}?
+Wie hast du in nur {days_to_months.dative} {language} gelernt?
 
 Nobody knew that {sir} had lived {country.in} for {long_duration}.
 Niemand wusste, dass {sir} {long_duration} {country.in} gelebt hatte.

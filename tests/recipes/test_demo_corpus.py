@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 from corpus.english_german import ENGLISH_GERMAN
@@ -148,6 +149,12 @@ def test_german_places_contract_preposition_and_article() -> None:
     ]
     assert said["market"].am == "auf dem Markt"
     assert said["hospital"].am == "im Krankenhaus"
+
+
+def test_percentages_are_above_one() -> None:
+    # "Nur 1 % der Besucher sprechen" would be a plural verb after a singular.
+    percent, random = ENGLISH_GERMAN["percent"], Random(1)
+    assert min(int(percent.draw(random)[0]) for _ in range(2000)) > 10
 
 
 def test_all_names_of_languages_take_the_endings_of_the_templates() -> None:
