@@ -42,14 +42,15 @@ def read(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def prepare(source: str, target: str, folder: Path, size: int) -> None:
+def prepare(source: str, target: str, folder: Path, size: int, held_out: int) -> None:
     """The corpus and its binarised form."""
     text = folder / "text"
-    run([HERE / "demo_corpus.py", "--pair", f"{source}-{target}", "--size", str(size), "-o", text])
+    sizes: Arguments = ["--size", str(size), "--held-out", str(held_out)]
+    run([HERE / "demo_corpus.py", "--pair", f"{source}-{target}", *sizes, "-o", text])
     train, valid = ([text / f"{part}.{language}" for language in (source, target)] for part in ("train", "valid"))
-    held_out: Arguments = ["--valid-source", valid[0], "--valid-target", valid[1]]
+    validation: Arguments = ["--valid-source", valid[0], "--valid-target", valid[1]]
     languages: Arguments = ["--source-lang", source, "--target-lang", target]
-    run(["nmt", "preprocess", *train, *held_out, *languages, "--vocab-size", "2000", "-o", folder / "data", "--overwrite"])
+    run(["nmt", "preprocess", *train, *validation, *languages, "--vocab-size", "2000", "-o", folder / "data", "--overwrite"])
     (folder / "shown").write_text("".join(f"{line}\n" for line in read(text / f"test.{source}")[:SHOWN]), encoding="utf-8")
 
 
@@ -121,12 +122,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train and compare both backends on a corpus made on the spot.")
     parser.add_argument("--pair", default="en-de", help=f"two different languages of {' '.join(LOCALES)} (en-de)")
     parser.add_argument("--size", type=int, default=30_000, help="pairs to train on (30000)")
+    parser.add_argument("--held-out", type=int, default=500, help="unseen pairs to validate on, and to test on (500 each)")
     parser.add_argument("--max-steps", help="updates of each training (as in demo/*.toml)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/demo"), help="folder for all that is made (runs/demo)")
     options = parser.parse_args()
     source, _, target = options.pair.partition("-")
     folder = options.output / options.pair
-    prepare(source, target, folder, options.size)
+    prepare(source, target, folder, options.size, options.held_out)
     limit: Arguments = ["--max-steps", options.max_steps] if options.max_steps else []
     show(source, target, folder, [train_and_score(backend, source, target, folder, limit) for backend in BACKENDS])
 
