@@ -1,7 +1,7 @@
 """Every command of README.md runs, in the order in which a reader would type them.
 
-`nmt`, `python`, `python3` and `make` are stood in for: the first three are this project's, with a corpus and a training of a few
-updates in place of real ones; `make` shows what it would do, and what it would do has tests of its own.
+`nmt`, `python`, `python3`, `pip` and `make` are stood in for: `nmt` and `python` are this project's, with a corpus and a training
+of a few updates in place of real ones; `make` shows what it would do, and what it would do has tests of its own.
 """
 
 import os
@@ -18,14 +18,22 @@ FEW_UPDATES = (
     "--max-steps 4 --set train.valid_every=4 --set train.save_every=2 --batch-tokens 500 "
     "--set model.layers=1 --set model.width=16 --threads 1"
 )
-STANDS_IN = {
+INSTALLED = {
     "nmt": f'[ "$1" != train ] || set -- "$@" {FEW_UPDATES}\nexec "{sys.executable}" -m nmt "$@"',
     "python": f'exec "{sys.executable}" "$@" --size 300 --held-out 12',
-    "make": f'exec /usr/bin/env -u MAKEFLAGS PATH="$NMT_TEST_PATH" make --dry-run -C "{ROOT}" "$@"',
-    # `python3 -m venv .venv` makes an environment whose pip installs nothing and whose nmt is this one.
-    "pip": "exit 0",
-    "python3": 'mkdir -p .venv/bin\ncp "$(command -v nmt)" "$(command -v pip)" .venv/bin',
 }
+"""What pip puts there."""
+MACHINE = {
+    "make": f'exec /usr/bin/env -u MAKEFLAGS PATH="$NMT_TEST_PATH" make --dry-run -C "{ROOT}" "$@"',
+    "python3": '[ "$*" = "-m venv .venv" ] && mkdir -p .venv/bin && cp ready/pip ready/activate .venv/bin',
+}
+"""What a machine has."""
+ENVIRONMENT = {
+    # The commands of the page need the packages of [recipes] too.
+    "pip": "case \"$*\" in 'install '*'.[recipes]') cp ready/nmt ready/python .venv/bin ;; *) exit 1 ;; esac",
+    "activate": 'PATH="$PWD/.venv/bin:$PATH"',
+}
+"""What is in an environment from the first."""
 
 
 def blocks(language: str) -> list[str]:
@@ -36,13 +44,16 @@ def blocks(language: str) -> list[str]:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A folder with the stand-ins first in its PATH, and its environment."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / "bin").mkdir()
-    for name, text in STANDS_IN.items():
-        path = folder / "bin" / name
-        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-        path.chmod(0o755)
+    for place, scripts in (("bin", MACHINE), ("ready", ENVIRONMENT | INSTALLED)):
+        (folder / place).mkdir()
+        for name, text in scripts.items():
+            path = folder / place / name
+            path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            path.chmod(0o755)
     (folder / "recipes").symlink_to(ROOT / "recipes")
-    path = os.environ["PATH"]
+    # Whoever runs the tests may have activated an environment; the page's reader has not.
+    active = str(Path(sys.executable).parent)
+    path = ":".join(each for each in os.environ["PATH"].split(":") if each != active)
     return folder, os.environ | {"PATH": f"{folder / 'bin'}:{path}", "NMT_TEST_PATH": path, "PYTHONPATH": str(ROOT)}
 
 

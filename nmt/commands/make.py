@@ -148,7 +148,9 @@ def train(
     ] = False,
     max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel="Training", metavar="N")] = None,
     max_epochs: Annotated[int | None, option("Stop after N passes over the data.", panel="Training", metavar="N")] = None,
-    max_minutes: Annotated[float | None, option("Stop after so much time.", panel="Training", metavar="N")] = None,
+    max_minutes: Annotated[
+        float | None, option("Stop after so much time, over all resumes.", panel="Training", metavar="N")
+    ] = None,
     batch_tokens: Annotated[
         int | None, option("Positions of an update, each side, padding counted (default: 4096).", panel="Training", metavar="N")
     ] = None,
