@@ -34,7 +34,7 @@ def network(
     **settings: object,
 ) -> Seq2Seq:
     torch.manual_seed(seed)
-    chosen = BACKENDS[backend].settings(**{"layers": 2, "width": 32, "dropout": 0.0, **settings})  # type: ignore[arg-type]
+    chosen = BACKENDS[backend].settings(**{"layers": 2, "width": 32, "dropout": 0.0, **settings})
     return build(backend, chosen, src_vocab, tgt_vocab, shared).eval()
 
 

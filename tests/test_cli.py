@@ -208,7 +208,7 @@ def test_every_option_may_stand_in_a_file(tmp_path: Path) -> None:
 
     group = typer.main.get_command(app)
     for command in COMMANDS:
-        context = typer.Context(group.commands[command], info_name=command)  # type: ignore[attr-defined]
+        context = typer.Context(group.commands[command], info_name=command)
         spelled = {
             spelling[2:].replace("-", "_")
             for parameter in context.command.params

@@ -58,7 +58,7 @@ class Bar:
 def corpus(size: int, seed: int = 0) -> tuple[list[str], list[str]]:
     """Distinct pairs: numbers spelled digit by digit."""
     numbers = random.Random(seed).sample(range(10, 10_000_000), size)
-    return tuple([" ".join(words[int(digit)] for digit in str(number)) for number in numbers] for words in (ENGLISH, GERMAN))  # type: ignore[return-value]
+    return tuple([" ".join(words[int(digit)] for digit in str(number)) for number in numbers] for words in (ENGLISH, GERMAN))
 
 
 def write(path: Path, lines: list[str], end: str = "\n") -> str:
@@ -82,7 +82,7 @@ def made_of(source: list[str], target: list[str], tmp_path: Path, **options: obj
     """The data and the report of a corpus, all of it for training unless said otherwise."""
     paths = write(tmp_path / "s", source), write(tmp_path / "t", target)
     base = Options(*paths, str(tmp_path / "data"), vocab_size=300, valid_size=0, overwrite=True)
-    report, _ = run(replace(base, **options))  # type: ignore[arg-type]
+    report, _ = run(replace(base, **options))
     return report, Dataset.open(tmp_path / "data")
 
 
@@ -235,7 +235,7 @@ def test_given_validation_text_is_kept_whole(files: Options, tmp_path: Path) -> 
         "valid_source": write(tmp_path / "v.en", source),
         "valid_target": write(tmp_path / "v.de", target),
     }
-    report, recorder = run(replace(files, **valid, max_length=50))  # type: ignore[arg-type]
+    report, recorder = run(replace(files, **valid, max_length=50))
     data = Dataset.open(Path(files.output))
     source[3] = "three"  # its carriage return stood before the line feed
     assert list(read_lines(data.valid_source)) == source
@@ -352,7 +352,7 @@ def test_the_report_counts_what_a_slow_count_counts(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word"])
 def test_every_tokenizer(files: Options, kind: str) -> None:
-    run(replace(files, tokenizer=kind))  # type: ignore[arg-type]
+    run(replace(files, tokenizer=kind))
     data = Dataset.open(Path(files.output))
     assert sorted(pairs(data, data.train) + pairs(data, data.valid)) == sorted(
         zip(read_lines(files.source), read_lines(files.target), strict=True)
@@ -442,7 +442,7 @@ def test_nothing_that_exists_is_overwritten_unasked(files: Options) -> None:
 )
 def test_impossible_options_are_usage_errors(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="--"):
-        Options("s", "t", "o", **options)  # type: ignore[arg-type]
+        Options("s", "t", "o", **options)
 
 
 def test_missing_and_repeated_inputs_are_refused_first(files: Options, tmp_path: Path) -> None:

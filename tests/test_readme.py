@@ -53,8 +53,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     (folder / "recipes").symlink_to(ROOT / "recipes")
     # Whoever runs the tests may have activated an environment; the page's reader has not.
     active = str(Path(sys.executable).parent)
-    path = ":".join(each for each in os.environ["PATH"].split(":") if each != active)
-    return folder, os.environ | {"PATH": f"{folder / 'bin'}:{path}", "NMT_TEST_PATH": path, "PYTHONPATH": str(ROOT)}
+    others = ":".join(each for each in os.environ["PATH"].split(":") if each != active)
+    return folder, os.environ | {"PATH": f"{folder / 'bin'}:{others}", "NMT_TEST_PATH": others, "PYTHONPATH": str(ROOT)}
 
 
 def test_every_command_runs_in_the_order_of_the_page(shell: tuple[Path, dict[str, str]]) -> None:
@@ -77,7 +77,7 @@ def test_options_named_in_the_text_exist() -> None:
 
     from nmt.commands import app
 
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(app).commands
     inline = re.findall(r"`(\w+)((?: [^`]*)? --[^`]+)`", re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL))
     assert len(inline) > 15
     for name, rest in inline:

@@ -45,7 +45,7 @@ class Copier(Scripted):
         super().__init__(vocabulary, logits, BOS)
 
     def attention(self, prefix: Tensor, memory: Memory) -> Tensor:
-        source = memory.src.shape[1]  # type: ignore[attr-defined]
+        source = memory.src.shape[1]
         position = torch.arange(prefix.shape[1]).clamp(max=source - 1)
         return torch.nn.functional.one_hot(position, source).float().expand(len(prefix), -1, -1)
 
@@ -232,7 +232,7 @@ def test_a_reader_left_alone_ends() -> None:
     read = itertools.count()
     lines = arriving((str(next(read)) for _ in itertools.count()), ahead=5)
     assert next(line for line in lines if line is not None) == "0"
-    lines.close()  # type: ignore[attr-defined]
+    lines.close()
     for thread in threading.enumerate():
         if thread.name == "reader":
             thread.join(timeout=60)
@@ -268,7 +268,7 @@ def test_one_sentence_that_does_not_fit_is_named(copier: Translator, error: Exce
         raise error
 
     with pytest.raises(NmtError, match=r"out of memory: input line 2 \(\d+ subwords\)"):
-        list(copier.translate(["", "a b"], replace(Options(), search=search)))  # type: ignore[arg-type]
+        list(copier.translate(["", "a b"], replace(Options(), search=search)))
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(copier: Translator) -> None:
@@ -276,7 +276,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(copier: Translator) -> No
         raise RuntimeError("shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        list(copier.translate(["a"], replace(Options(), search=search)))  # type: ignore[arg-type]
+        list(copier.translate(["a"], replace(Options(), search=search)))
 
 
 # Lengths
@@ -519,7 +519,7 @@ def test_attention_is_that_of_the_best_hypothesis(translator: Translator) -> Non
 @pytest.mark.parametrize("overlong", ["truncate", "split"])
 def test_a_copy_is_aligned_with_itself(copier: Translator, overlong: str) -> None:
     lines = sentences(10, seed=13, longest=12)
-    options = Options(Greedy(), attention=True, max_source=15, overlong=overlong)  # type: ignore[arg-type]
+    options = Options(Greedy(), attention=True, max_source=15, overlong=overlong)
     for line, translation in zip(lines, copier.translate(lines, options), strict=True):
         assert translation.alignment() == [(word, word) for word in range(len(translation.text.split()))]
         if overlong == "split":
@@ -550,7 +550,7 @@ def test_words_of_pieces(pieces: list[str], expected: list[list[int]]) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 def test_words_are_those_of_the_text(kind: str) -> None:
     lines = [*sentences(100, seed=0), "das ist gut , oder ? ja ."]
-    recipe = Recipe(kind, 80, "nmt_nfkc", lowercase=False, character_coverage=1.0, byte_fallback=False)  # type: ignore[arg-type]
+    recipe = Recipe(kind, 80, "nmt_nfkc", lowercase=False, character_coverage=1.0, byte_fallback=False)
     subword = train_subword(lines, recipe, "letters").subword
     for line in [*lines, "  two   spaces ", "☃ unknown ☃☃"]:
         pieces = subword.pieces(subword.encode(line))
@@ -590,7 +590,7 @@ def test_links_add_up_the_weights_of_pieces() -> None:
 )
 def test_impossible_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Options(**options)  # type: ignore[arg-type]
+        Options(**options)
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:

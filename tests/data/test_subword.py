@@ -159,7 +159,7 @@ def test_an_error_while_reading_comes_through() -> None:
         raise NmtError("file, line 2: broken")
 
     with pytest.raises(NmtError, match="file, line 2: broken"):
-        train_subword(lines(), Recipe("bpe", 300, "nmt_nfkc", False, 1.0, False), "it")  # type: ignore[arg-type]
+        train_subword(lines(), Recipe("bpe", 300, "nmt_nfkc", False, 1.0, False), "it")
 
 
 def test_the_trainer_is_silent(capfd: pytest.CaptureFixture[str]) -> None:

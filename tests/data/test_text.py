@@ -237,7 +237,7 @@ def test_a_reader_may_stop_early(tmp_path: Path) -> None:
             stream.write(b"a\n" * 1_000_000)
         lines = read_lines(tmp_path / name)
         assert next(lines) == "a"
-        lines.close()  # type: ignore[attr-defined]
+        lines.close()
 
 
 def test_output_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:

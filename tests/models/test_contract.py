@@ -204,7 +204,7 @@ def check_company(model: Seq2Seq, size: int, width: int, vocabulary: int) -> Non
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (2, 4), (5, 1), (9, 5), (17, 2), (18, 8), (33, 5)])
 def test_no_bit_depends_on_the_company(backend: str, size: int, width: int, threads: int) -> None:
     """The tiny size of each backend, as real as a test can be: kernels are chosen by size."""
-    settings = BACKENDS[backend].settings(**BACKENDS[backend].sizes["tiny"])  # type: ignore[arg-type]
+    settings = BACKENDS[backend].settings(**BACKENDS[backend].sizes["tiny"])
     torch.manual_seed(0)
     vocabulary = 503  # odd: what is left over from a vector register must not matter
     check_company(build(backend, settings, vocabulary, vocabulary, True).eval(), size, width, vocabulary)
@@ -342,7 +342,7 @@ def test_one_vocabulary_has_one_size(backend: str) -> None:
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
 def test_sizes_are_settings(backend: str, size: str) -> None:
-    BACKENDS[backend].settings(**BACKENDS[backend].sizes[size])  # type: ignore[arg-type]
+    BACKENDS[backend].settings(**BACKENDS[backend].sizes[size])
 
 
 def test_layers_of_one_side(backend: str) -> None:
@@ -372,4 +372,4 @@ def test_layers_of_one_side(backend: str) -> None:
 )
 def test_impossible_settings(backend: str, settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        BACKENDS[backend].settings(**settings)  # type: ignore[arg-type]
+        BACKENDS[backend].settings(**settings)

@@ -21,7 +21,7 @@ VARIANTS = [(attention, "initial") for attention in ATTENTIONS] + [("none", "ini
 def small(**changes: object) -> Rnn:
     """A network of a few units in float64, in evaluation."""
     torch.manual_seed(5)
-    model = Rnn(Settings(**{"width": WIDTH, "embedding": EMBEDDING, "dropout": 0.0, **changes}), SRC, TGT, False)  # type: ignore[arg-type]
+    model = Rnn(Settings(**{"width": WIDTH, "embedding": EMBEDDING, "dropout": 0.0, **changes}), SRC, TGT, False)
     for parameter in model.parameters():  # biases and learned states begin at zero: let them count
         nn.init.normal_(parameter, std=0.4)
     return model.double().eval()
@@ -263,7 +263,7 @@ def test_company_changes_no_bit(cell: str, attention: str, layers: int, width: i
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        model = Rnn(Settings(width=width, embedding=30, cell=cell, attention=attention, layers=layers), 50, 60, False).eval()  # type: ignore[arg-type]
+        model = Rnn(Settings(width=width, embedding=30, cell=cell, attention=attention, layers=layers), 50, 60, False).eval()
         src, sizes = tokens(200, 7, high=50), (1, 2, 3, 5, 7, 33) if threads == 1 else (1, 5, 33)
         for hypotheses in (1, 5) if threads == 1 else (5,):
             prefix = tokens(200, hypotheses, 3, high=60)
@@ -302,12 +302,12 @@ def test_tied_embeddings(tied: bool, shared: bool) -> None:
 
 def test_settings() -> None:
     for size in SIZES.values():
-        Settings(**size)  # type: ignore[arg-type]
+        Settings(**size)
     model = Rnn(Settings(width=8, embedding=5, encoder_layers=2, decoder_layers=3, start="eos"), 12, 12, False)
     assert model.start_token == EOS
     assert model.encoder.recurrent.layers.num_layers == 2
     memory = model.encode(tokens(2, 3, high=12), torch.tensor([3, 3]))
-    assert model.start(memory).layers.shape == (2, 3, 1, 8)  # type: ignore[attr-defined]
+    assert model.start(memory).layers.shape == (2, 3, 1, 8)
     assert Rnn(Settings(width=8, embedding=5), 12, 12, False).start_token == BOS
     learned = Rnn(Settings(width=8, embedding=5, initial_state="learned"), 12, 12, False)
     assert {name for name, _ in learned.named_parameters()} - {name for name, _ in model.named_parameters()} == {"encoder.initial"}

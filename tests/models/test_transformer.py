@@ -140,7 +140,7 @@ def test_forward_is_the_papers(settings: dict[str, object], training: bool) -> N
     with torch.no_grad():
         hidden = model(src, lengths, prefix)
     for row, length in enumerate(lengths.tolist()):
-        expected = Paper(model, int(settings.get("heads", 2))).hidden(src[row, :length].tolist(), prefix[row].tolist())  # type: ignore[call-overload]
+        expected = Paper(model, int(settings.get("heads", 2))).hidden(src[row, :length].tolist(), prefix[row].tolist())
         # The sinusoids are stored in float32; the rest is float64.
         torch.testing.assert_close(hidden[row], expected, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(model.logits(hidden[row]), expected @ model.tgt_embedding.weight.T, atol=1e-5, rtol=1e-5)
@@ -166,7 +166,7 @@ def test_the_default_is_the_papers_base() -> None:
     assert (settings.depths, settings.width, settings.heads, settings.feed_forward) == ((6, 6), 512, 8, 2048)
     assert (settings.dropout, settings.attention_dropout, settings.positions) == (0.1, 0.0, "sinusoidal")
     assert (settings.tie_embeddings, settings.start) == (True, "bos")
-    assert Settings(**SIZES["base"]) == settings  # type: ignore[arg-type]
+    assert Settings(**SIZES["base"]) == settings
     with torch.device("meta"):
         model = BACKENDS["transformer"].network(settings, 37000, 37000, True)
     d, inner = 512, 2048
@@ -180,7 +180,7 @@ def test_the_default_is_the_papers_base() -> None:
     [("tiny", (4, 128, 256, 4, 0.3)), ("small", (6, 512, 1024, 4, 0.3)), ("big", (6, 1024, 4096, 16, 0.3))],
 )
 def test_sizes(size: str, expected: tuple[object, ...]) -> None:
-    settings = Settings(**SIZES[size])  # type: ignore[arg-type]
+    settings = Settings(**SIZES[size])
     found = (settings.layers, settings.width, settings.feed_forward, settings.heads, settings.dropout)
     assert found == expected
     assert settings.depths == (expected[0], expected[0])
@@ -331,7 +331,7 @@ def test_a_row_that_may_see_nothing_is_no_nan() -> None:
 )
 def test_impossible_settings(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Settings(**settings)  # type: ignore[arg-type]
+        Settings(**settings)
 
 
 def test_an_odd_width_without_positions() -> None:
