@@ -20,7 +20,7 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     assert " ".join(first.split()[:3]) in done.stdout
     assert "12 unseen sentences" in done.stdout
     for backend in ("transformer", "rnn"):
-        (row,) = [line for line in done.stdout.splitlines() if backend in line and "%" in line]
+        (row,) = [line for line in done.stdout.splitlines() if backend in line and line.count("│") == 8]
         bleu = next(each for each in json.loads((folder / f"{backend}.json").read_text(encoding="utf-8")) if each["name"] == "BLEU")
         assert f" {bleu['score']:.1f} " in row and " 4 " in row
         picture = Path("demo", "en-de", f"{backend}-attention", "line-000001.svg")
