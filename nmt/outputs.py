@@ -49,10 +49,11 @@ class Job:
 def plan(inputs: Sequence[str], output: str) -> list[Job]:
     """One job for all inputs, or one for each where `output` is a directory: it exists, or its name ends in a slash."""
     if not (output.endswith(os.sep) or os.path.isdir(output)):
-        parent = os.path.dirname(os.path.realpath(output))
-        if output != "-" and not os.access(parent, os.W_OK):
+        # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
+        place = os.path.dirname(os.path.realpath(output)) if _is_file(output) else output
+        if output != "-" and not os.access(place, os.W_OK):
             raise NmtError(
-                f"{output}: cannot be written ({'permission denied' if os.path.isdir(parent) else f'no directory {parent}'})"
+                f"{output}: cannot be written ({'permission denied' if os.path.exists(place) else f'no directory {place}'})"
             )
         return [Job(tuple(inputs), output)]
     names = [os.path.basename(path) for path in inputs]
@@ -62,15 +63,22 @@ def plan(inputs: Sequence[str], output: str) -> list[Job]:
         if names.count(name) > 1:
             raise UsageError(f"two inputs are named {name}: their translations would be one file in {output}")
     make_directory(output)
-    return [Job((path,), os.path.join(output, name)) for path, name in zip(inputs, names, strict=True)]
+    jobs = [Job((path,), os.path.join(output, name)) for path, name in zip(inputs, names, strict=True)]
+    for job in jobs:
+        for path in inputs:
+            if os.path.exists(job.output) and os.path.samefile(path, job.output):
+                raise UsageError(f"{path} would be replaced by its own translation: give --output another directory")
+    return jobs
 
 
 def make_directory(path: str) -> None:
-    """NmtError where there is none and none can be made."""
+    """NmtError where there is none and none can be made, or where nothing can be written into it."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise NmtError(f"{path}: cannot be made ({reason(error)})") from None
+    if not os.access(path, os.W_OK):
+        raise NmtError(f"{path}: cannot be written (permission denied)")
 
 
 def count_lines(paths: Sequence[str]) -> int:
@@ -113,9 +121,14 @@ def _partial(output: str) -> Path:
     return Path(f"{target}.partial")
 
 
+def _is_file(output: str) -> bool:
+    """Whether it is a file or will be one: no pipe, no device."""
+    return os.path.isfile(output) or not os.path.exists(output)
+
+
 def _keeps(output: str) -> bool:
     """Whether a stopped job leaves its finished lines: pipes and compressed files cannot be gone on with."""
-    return output != "-" and not output.endswith((".gz", ".xz")) and (os.path.isfile(output) or not os.path.exists(output))
+    return output != "-" and not output.endswith((".gz", ".xz")) and _is_file(output)
 
 
 @contextmanager

@@ -94,6 +94,7 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["translate", "m", "--search", "greedy", "--beam-size", "2"], "--beam-size is an option of --search beam"),
         (["translate", "m", "--n-best", "2"], "--format jsonl"),
         (["translate", "m", "--continue"], "--continue"),
+        (["translate", "m", "h", "-o", "o", "--continue", "--attention", "d"], "--attention"),
         (["translate"], "MODEL"),
         (["score", "h"], "--reference"),
         (["score", "h", "-r", "r", "-m", "blue"], "--metric must be one of bleu, chrf, chrf++, ter, not blue"),

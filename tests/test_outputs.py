@@ -1,6 +1,7 @@
 """Translations into outputs, with a translator that is a function of the line."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_plans_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(NmtError, match="missing/out: cannot be written") as refused:
         plan(["a"], f"{tmp_path}/missing/out")
     assert not isinstance(refused.value, UsageError)
+    (tmp_path / "a").write_text("precious\n")
+    for folder in (f"{tmp_path}", f"{tmp_path}/"):
+        with pytest.raises(UsageError, match="a would be replaced by its own translation"):
+            plan(["/dev/null", f"{tmp_path}/a"], folder)
+
+
+def test_places_that_may_not_be_written_are_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories, that is: a device or a pipe asks nothing of the directory it stands in."""
+    monkeypatch.setattr(os, "access", lambda path, mode: not os.path.isdir(path))  # root may write anywhere
+    for output in (f"{tmp_path}/out", f"{tmp_path}", f"{tmp_path}/folder/"):
+        with pytest.raises(NmtError, match=r"cannot be written \(permission denied\)"):
+            plan(["a"], output)
+    os.mkfifo(tmp_path / "pipe")
+    for output in ("/dev/null", f"{tmp_path}/pipe"):
+        assert plan(["a"], output) == [Job(("a",), output)]
 
 
 def test_an_output_may_be_its_input(tmp_path: Path) -> None:

@@ -93,12 +93,10 @@ def translate(
     inputs = inputs or ["-"]
     if n_best > 1 and format == "text":
         raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
-    if format == "jsonl" and scores:
-        scores = False  # every object has its score
     if unique and n_best == 1:
         raise UsageError("--unique is about --n-best above 1")
-    if continue_ and (prefix or unique):
-        raise UsageError("--continue goes with neither --prefix nor --unique")
+    if continue_ and (prefix or unique or attention is not None):  # pictures are numbered from this process's first line
+        raise UsageError("--continue goes with none of --prefix, --unique and --attention")
     _refuse_misfits(context, search)
     if attention is not None:
         make_directory(attention)
@@ -110,8 +108,6 @@ def translate(
         console.say(f"{done:,} lines are done already" if jobs else f"{output} is whole already")
     if not jobs:
         return
-    if attention is not None:
-        os.makedirs(attention, exist_ok=True)  # before the long work
 
     from nmt.allocator import keep_freed_memory
     from nmt.results import Statistics
@@ -251,7 +247,7 @@ def score(
     format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
     output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
     errors: Errors = "strict",
-    device: Annotated[str, option("The numbers are the same on any.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")] = "cpu",
+    device: Annotated[str, option("Checked only: scoring runs on the CPU.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")] = "cpu",
     config: ConfigFile = None,
     quiet: Quiet = False,
     debug: Debug = False,

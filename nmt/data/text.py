@@ -226,7 +226,7 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
         raise NmtError(f"{name}: is a directory, not a file")
     if not overwrite and target.exists():
         raise NmtError(f"{name}: exists already; give --overwrite to replace it")
-    straight = target.exists() and not target.is_file()
+    straight = os.path.exists(name) and not os.path.isfile(name)  # not `target`: /dev/stdout's, say pipe:[1], opens nothing
     written = Path(name) if straight else _beside(target)
     try:
         stream = open(written, "wb")  # noqa: SIM115  closed below; here only its own errors are told

@@ -255,6 +255,12 @@ def test_output_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
         writer.write("through")
     reader.join()
     assert got == [["through"]]
+    read, write = os.pipe()  # what /dev/stdout and `>(gzip)` are: no path leads there, only the descriptor's own
+    with open_text(f"/dev/fd/{write}") as writer:
+        writer.write("through")
+    os.close(write)
+    with open(read, "rb") as stream:
+        assert stream.read() == b"through\n"
 
 
 def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
