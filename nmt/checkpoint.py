@@ -25,7 +25,7 @@ from torch import Tensor, nn
 import nmt
 from nmt.config import Config
 from nmt.data.subword import Subword
-from nmt.data.text import new_directory, read_json, reason, sync, write_json
+from nmt.data.text import check_directory, new_directory, read_json, reason, sync, write_json
 from nmt.errors import NmtError, UsageError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
@@ -235,8 +235,9 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None, overwr
     """Writes the mean of models as a model directory `output`; returns what was averaged.
 
     A run stands for its checkpoints, the `last` newest of them if given. The mean is taken in float64. Raises NmtError where
-    settings or vocabularies differ.
+    settings or vocabularies differ, or where `output` may not be written.
     """
+    check_directory(output, overwrite, paths)
     members: list[Path] = []
     for path in paths:
         kept = checkpoints(path)

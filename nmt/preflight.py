@@ -18,12 +18,14 @@ MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every"
 
 
 def check(
-    dataset: Dataset, config: Config, device: torch.device, resume: bool, init_from: Path | None, overwrite: bool
+    dataset: Dataset, run: Path, config: Config, device: torch.device, resume: bool, init_from: Path | None, overwrite: bool
 ) -> torch.dtype:
     """The arithmetic that `train.precision` means on this device. UsageError or NmtError for what cannot be."""
     settings = config.train
     if resume and (overwrite or init_from is not None):
         raise UsageError("--resume goes with neither --init-from nor --overwrite")
+    if overwrite and init_from is not None and init_from.resolve().is_relative_to(run.resolve()):
+        raise UsageError(f"--overwrite would delete {init_from}, which --init-from is to read; choose another place for the run")
     if not len(dataset.train):
         raise NmtError(f"{dataset.path}: holds no training pairs")
     if settings.patience and not len(dataset.valid):

@@ -129,7 +129,8 @@ def preprocess(options: Options, voice: Voice) -> Report:
     """
     valid_paths = [path for path in (options.valid_source, options.valid_target) if path is not None]
     check_inputs(options.source, options.target, *valid_paths)
-    check_directory(options.output, options.overwrite)
+    borrowed_from = [] if options.vocab_from is None else [options.vocab_from]
+    check_directory(options.output, options.overwrite, [options.source, options.target, *valid_paths, *borrowed_from])
     borrowed = None if options.vocab_from is None else _borrow(Path(options.vocab_from), options, voice)
     with new_directory(options.output, options.overwrite) as directory:
         spool = directory / "spool"

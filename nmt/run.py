@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers
-from nmt.data.text import reason, sync
+from nmt.data.text import made_as, reason, sync
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"
@@ -51,6 +51,11 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
 
 
 def _make_room(path: Path, resume: bool, overwrite: bool) -> None:
+    made = made_as(path)
+    if made == "data":
+        raise NmtError(f"{path}: is data, not a run; choose another place")
+    if overwrite and made is None and (path / CONFIG).exists():
+        raise NmtError(f"{path}: its {CONFIG} is not that of a run, so --overwrite does not delete it; choose another place")
     if (path / CHECKPOINTS).is_dir():
         remove_leftovers(path)
         if not any((path / CHECKPOINTS).iterdir()):

@@ -69,18 +69,23 @@ def train(
     Raises UsageError and NmtError for all that can be known before the first update, and NmtError when memory runs out or
     the loss is no longer a number; checkpoints that stand are kept then.
     """
-    precision = check(dataset, config, device, resume, init_from, overwrite)
-    with opened(run, resume, overwrite):
+    precision = check(dataset, run, config, device, resume, init_from, overwrite)
+    torch.manual_seed(_mixed(config.train.seed))
+    model = build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
+    if init_from is not None:
+        initialise(model, config, init_from, dataset)
+    validation = Validation.open(
+        dataset, math.ceil(config.train.batch_tokens / config.train.accumulate), config.train.valid_beam, device
+    )
+    with opened(run, resume, overwrite):  # what stood there is deleted only now that nothing was found wrong
         newest = checkpoint.latest_checkpoint(run)
         if resume:
             init_from = begun_from(run, newest, config, dataset)
+            if init_from is not None and newest is None:
+                initialise(model, config, init_from, dataset)
         description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
         checkpoint.write_config(run, description, dataset.source, dataset.target)
-        torch.manual_seed(_mixed(config.train.seed))
-        model = build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
-        if init_from is not None and newest is None:
-            initialise(model, config, init_from, dataset)
-        training = _Training(dataset, run, config, description, console, model.to(device), device, precision, compile)
+        training = _Training(dataset, run, config, description, console, model.to(device), validation, device, precision, compile)
         training.begin(newest)
         return training.run()
 
@@ -96,6 +101,7 @@ class _Training:
         description: dict[str, Any],
         console: Console,
         model: Seq2Seq,
+        validation: Validation | None,
         device: torch.device,
         precision: torch.dtype,
         compile: bool,
@@ -109,8 +115,7 @@ class _Training:
             model.parameters(), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
-        budget = math.ceil(settings.batch_tokens / settings.accumulate)
-        self.validation = Validation.open(dataset, budget, settings.valid_beam, device)
+        self.validation = validation
         peak = settings.learning_rate
         self.peak = paper_rate(config.model.width, settings.warmup) if peak is None else peak
         self.data = fingerprint(dataset)

@@ -323,6 +323,8 @@ def test_the_mean_of_a_run_is_that_of_its_checkpoints(tmp_path: Path) -> None:
     assert [path.name for path in average([tmp_path / "run"], tmp_path / "two", last=2)] == ["step-3", "step-4"]
     with pytest.raises(NmtError, match="has 4 checkpoints, not 5"):
         average([tmp_path / "run"], tmp_path / "five", last=5)
+    with pytest.raises(NmtError, match="which is to be read"):
+        average([tmp_path / "two"], tmp_path / "two", overwrite=True)
 
 
 def test_models_that_are_not_alike_have_no_mean(tmp_path: Path) -> None:

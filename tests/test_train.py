@@ -419,6 +419,35 @@ def test_a_place_that_is_taken_is_refused(digits: Dataset, tmp_path: Path) -> No
         run(digits, tmp_path / "file", config("rnn"))
 
 
+def test_nothing_is_deleted_before_all_is_checked(digits: Dataset, subwords: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=1))
+    before = tensors(tmp_path / "run" / "checkpoints" / "step-1")
+    for data, model, error in (
+        (digits, tmp_path / "typo", "no such directory"),
+        (subwords, tmp_path / "run" / "checkpoints" / "step-1", "choose another place for the run"),
+        (digits, tmp_path / "run", "choose another place for the run"),
+    ):
+        with pytest.raises(NmtError, match=error):
+            run(data, tmp_path / "run", config("rnn"), init_from=model, overwrite=True)
+    assert same(before, tensors(tmp_path / "run" / "checkpoints" / "step-1"))
+    with pytest.raises(NmtError, match="no such directory"):
+        run(digits, tmp_path / "new", config("rnn"), init_from=tmp_path / "typo")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_never_takes_the_place_of_data_or_of_what_is_not_ours(tmp_path: Path) -> None:
+    data = dataset(tmp_path / "corpus", reversed_digits(20, seed=1), valid=0)
+    for options in ({"overwrite": True}, {"resume": True}, {}):
+        with pytest.raises(NmtError, match="is data, not a run"):
+            run(data, data.path, config("rnn"), **options)
+    Dataset.open(data.path)
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "config.json").write_text("{}")
+    with pytest.raises(NmtError, match="not that of a run"):
+        run(data, tmp_path / "page", config("rnn"), overwrite=True)
+    assert (tmp_path / "page" / "config.json").read_text() == "{}"
+
+
 def test_two_processes_do_not_train_in_one_place(digits: Dataset, tmp_path: Path) -> None:
     with opened(tmp_path / "run", False, False), pytest.raises(NmtError, match="another process is training there"):
         run(digits, tmp_path / "run", config("rnn"))

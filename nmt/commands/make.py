@@ -234,8 +234,6 @@ def average(
     """Average the weights of checkpoints into one model."""
     from nmt.checkpoint import average as average_checkpoints
     from nmt.console import Console
-    from nmt.data.text import check_directory
 
-    check_directory(output, overwrite)
     members = average_checkpoints([Path(path) for path in inputs], Path(output), last, overwrite)
     Console(quiet).say(f"averaged {len(members)}: {', '.join(map(str, members))}")

@@ -14,7 +14,7 @@ import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard
@@ -215,6 +215,8 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
     """
     name = os.fspath(path)
     if name == "-":
+        if sys.stdout is None:
+            raise NmtError("standard output is closed; give --output")
         try:
             yield TextWriter(sys.stdout.buffer)
         finally:
@@ -252,7 +254,7 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
     except BaseException as error:
         if not straight:
             written.unlink(missing_ok=True)
-        if _is_full(error):
+        if is_full(error):
             raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
         raise
 
@@ -271,8 +273,24 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def check_directory(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse now what `new_directory` would refuse: NmtError where `path` is a file, or holds something and may not be replaced."""
+def made_as(directory: Path) -> Literal["data", "model"] | None:
+    """What nmt made a directory as, by its config.json: data, or a model (a run or a checkpoint too); None where it did not."""
+    try:
+        config = read_json(directory / "config.json")
+    except NmtError:
+        return None
+    if not isinstance(config, dict) or "format" not in config:
+        return None
+    if config.get("kind") == "data":
+        return "data"
+    return "model" if "checksums" in config else None
+
+
+def check_directory(path: str | os.PathLike[str], overwrite: bool, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+    """Refuse now what `new_directory` would refuse: NmtError where `path` is a file, or holds something and may not be replaced.
+
+    Nor may it be where it holds one of `inputs`, which would be gone with it, or a run's checkpoints.
+    """
     target = Path(path)
     if target.is_symlink() and not target.exists():
         raise NmtError(f"{target}: is a link to nothing")
@@ -284,8 +302,13 @@ def check_directory(path: str | os.PathLike[str], overwrite: bool) -> None:
         return
     if not overwrite:
         raise NmtError(f"{target}: exists already and is not empty; give --overwrite to replace it")
-    if not (target / "config.json").is_file():  # never delete a directory that we did not write: a home, a corpus
+    if made_as(target) is None:  # never delete a directory that we did not write: a home, a corpus
         raise NmtError(f"{target}: is not a directory that nmt wrote, so --overwrite does not replace it; choose another place")
+    if (target / "checkpoints").is_dir():
+        raise NmtError(f"{target}: is a run, and --overwrite does not delete its checkpoints; choose another place")
+    for each in inputs:
+        if os.fspath(each) != "-" and Path(os.path.realpath(each)).is_relative_to(os.path.realpath(target)):
+            raise NmtError(f"{target}: holds {os.fspath(each)}, which is to be read, and would replace it; choose another place")
 
 
 @contextmanager
@@ -320,12 +343,12 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         sync(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if _is_full(error):
+        if is_full(error):
             raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
         raise
 
 
-def _is_full(error: BaseException) -> TypeGuard[OSError]:
+def is_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether there is no room left: the system does not say for which file."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.text import check_inputs, new_directory, open_text, read_json, read_lines, write_json
+from nmt.data.text import check_directory, check_inputs, new_directory, open_text, read_json, read_lines, write_json
 from nmt.errors import NmtError, UsageError
 
 SEPARATORS = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\x00j\rk"
@@ -270,15 +270,15 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         raise RuntimeError("half way")
     assert os.listdir(path.parent) == []
     with new_directory(path, overwrite=False) as partial:
-        (partial / "config.json").write_text("1")
+        write_json(partial / "config.json", {"format": 1, "checksums": {}, "time": 1})
         assert not path.exists()
     assert os.listdir(path.parent) == ["directory"]
     assert path.stat().st_mode & 0o777 == 0o777 & ~_umask()
     with pytest.raises(NmtError, match="--overwrite"), new_directory(path, overwrite=False):
         pass
     with new_directory(path, overwrite=True) as partial:
-        (partial / "config.json").write_text("2")
-    assert (path / "config.json").read_text() == "2"
+        write_json(partial / "config.json", {"format": 1, "checksums": {}, "time": 2})
+    assert read_json(path / "config.json")["time"] == 2
     assert os.listdir(path.parent) == ["directory"]
 
 
@@ -292,6 +292,20 @@ def test_a_directory_of_others_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with new_directory(tmp_path / "empty", overwrite=False):
         pass
+    write_json(tmp_path / "config.json", {"compilerOptions": {}})
+    with pytest.raises(NmtError, match="not a directory that nmt wrote"), new_directory(tmp_path, overwrite=True):
+        pass
+
+
+def test_a_run_and_what_is_to_be_read_are_never_replaced(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"format": 1, "kind": "data"})
+    check_directory(tmp_path, True, ["-", tmp_path.parent / "corpus"])
+    for path in (tmp_path, tmp_path / "corpus"):
+        with pytest.raises(NmtError, match="which is to be read"):
+            check_directory(tmp_path, True, [path])
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(NmtError, match="does not delete its checkpoints"):
+        check_directory(tmp_path, True)
 
 
 def test_json_that_is_damaged_is_named_with_its_line(tmp_path: Path) -> None:
