@@ -288,14 +288,20 @@ class _Training:
         told = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         self.console.say(f"{event} after update {state.step:,}: {told}{' (best)' if improved else ''}")
 
+    def check_finite(self) -> None:
+        """NmtError for weights that are not numbers."""
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            self.diverged(f"after update {self.state.step} the weights are not finite numbers")
+
     def save(self) -> None:
         """A checkpoint of this step, if there is none. Weights that are not numbers are never saved."""
         state = self.state
         newest = checkpoint.latest_checkpoint(self.path)
         if newest is not None and newest.name == f"step-{state.step}":
             return
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            self.diverged(f"after update {state.step} the weights are not finite numbers")
+        self.check_finite()
+        if self.validation is None and state.step:
+            self.keep()  # before the checkpoint: a process killed in between does this update again, and this too
         checkpoint.save_checkpoint(
             self.path,
             state.step,
@@ -307,8 +313,6 @@ class _Training:
             self.dataset.target,
             self.settings.keep_last,
         )
-        if self.validation is None and state.step:
-            self.keep()
 
     def kept(self) -> dict[str, Any]:
         """The state as a checkpoint holds it."""
@@ -318,6 +322,7 @@ class _Training:
 
     def keep(self) -> None:
         """The model as it is becomes the run's."""
+        self.check_finite()
         checkpoint.save_weights(self.path, self.model)
 
     def finish(self) -> None:

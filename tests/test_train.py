@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt import loss
+from nmt import checkpoint, loss
 from nmt.checkpoint import checkpoints, load_model
 from nmt.console import Console, Progress
 from nmt.data.batching import batches
@@ -377,6 +377,20 @@ def test_weights_that_are_not_finite_are_never_saved(digits: Dataset, tmp_path: 
         assert all(tensor.isfinite().all() for tensor in tensors(kept).values())
 
 
+def test_weights_that_are_not_finite_are_never_the_best(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of NaN translates to nothing, and bleu 0 is better than no bleu yet."""
+
+    def validated(self: Validation, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
+        with torch.no_grad():
+            next(model.parameters()).fill_(math.nan)
+        return {"bleu": 0.0}
+
+    monkeypatch.setattr(Validation, "__call__", validated)
+    with pytest.raises(NmtError, match=r"after update 1 the weights are not finite .*step-0"):
+        run(digits, tmp_path / "run", config("rnn", valid_every=1, save_every=100))
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
 def test_out_of_memory_names_the_shape(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def backward(*arguments: Any) -> loss.Sums:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
@@ -521,6 +535,25 @@ def test_without_validation_data_the_last_model_is_the_one_kept(tmp_path: Path) 
     result = run(data, tmp_path / "run", config("rnn", max_steps=3))
     assert result.best_score is None
     assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / "step-3"))
+
+
+def test_without_validation_data_the_model_of_a_checkpoint_is_kept_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the checkpoint, a run would not keep its model again."""
+    data = dataset(tmp_path / "corpus", reversed_digits(50, seed=1), valid=0)
+    written = checkpoint.save_checkpoint
+
+    def killed(run: Path, step: int, *arguments: Any) -> Path:
+        path = written(run, step, *arguments)
+        if step == 2:
+            raise KeyboardInterrupt
+        return path
+
+    monkeypatch.setattr(checkpoint, "save_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path / "run", config("rnn", max_steps=3, save_every=1))
+    assert same(tensors(tmp_path / "run"), tensors(tmp_path / "run" / "checkpoints" / "step-2"))
 
 
 @pytest.mark.parametrize(("last", "mean"), [(2.0, 1.5), (1.5, 2.0)])
