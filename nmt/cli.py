@@ -33,21 +33,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command.make_context("nmt", ["--help"])
         return 2
     try:
-        with command.make_context("nmt", words) as context:
-            command.invoke(context)
-        sys.stdout.flush()
-    except typer.Exit as done:
-        return done.exit_code
-    except BrokenPipeError:  # `| head -1`: end as SIGPIPE would; the interpreter's last flush must not fail either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+        if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):  # of torchrun: all of them would write in one place
+            raise NmtError(
+                "WORLD_SIZE is above 1, and data-parallel training is not there yet: start one process, without torchrun"
+            )
+        try:
+            with command.make_context("nmt", words) as context:
+                command.invoke(context)
+        except typer.Exit as done:
+            code = done.exit_code
+        if sys.stdout is not None:  # None where it was closed, as by `>&-`
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head -1`: end as SIGPIPE would
+        _give_up_stdout()
         return 128 + signal.SIGPIPE
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
     except Exception as error:
         if debug:
             traceback.print_exc()
+        _give_up_stdout()
         return _explain(error)
-    return 0
+
+
+def _give_up_stdout() -> None:
+    """Drop what stdout holds and cannot write: the interpreter's last flush would fail again, with an exit code of its own."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception) -> int:
@@ -57,7 +74,7 @@ def _explain(error: Exception) -> int:
     # click's UsageError: some versions of typer have a click of their own, and do not export it.
     usage: Any = typer.BadParameter.__base__
     if isinstance(error, usage):
-        message = " ".join(error.format_message().replace("Value error, ", "").split())
+        message = " ".join(error.format_message().split())
         where = error.ctx.command_path if error.ctx else "nmt"
         fail(f"{message[:1].lower()}{message[1:].rstrip('.')} (see {where} --help)")
         return 2

@@ -230,6 +230,21 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     assert int(done.stderr) == 128 + signal.SIGPIPE
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("score text -r text -q > /dev/full", 1, b"nmt: error: no space left on device\n"),
+        ("--version > /dev/full", 1, b"nmt: error: no space left on device\n"),
+        ("score text -r text -q >&-", 1, b"nmt: error: standard output is closed; give --output\n"),
+        ("score text -r text -q -o out >&-", 0, b""),
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_told_once(tmp_path: Path, words: str, code: int, told: bytes) -> None:
+    text(tmp_path / "text", "a b")
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m nmt {words}"], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (code, told)
+
+
 def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     name = tmp_path / "名前"
     name.write_bytes("Grüße aus 東京\n".encode())
@@ -271,3 +286,11 @@ def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixtu
     first, second = json.loads(capsys.readouterr().out)
     assert "p_value" not in first and 0 < second["p_value"] < 0.05
     assert "bs:100" in second["signature"]
+
+
+def test_several_processes_for_one_command_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, told = refused(capsys, "train", "data", "-o", "run")
+    assert code == 1 and "data-parallel training is not there yet" in told
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert "no such directory" in refused(capsys, "train", "data", "-o", "run")[1]
