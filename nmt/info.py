@@ -11,8 +11,7 @@ from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, checkpoints, rea
 from nmt.data.shards import Dataset
 from nmt.data.text import read_json, read_lines
 from nmt.errors import NmtError
-
-LOG = "log.jsonl"
+from nmt.run import LOG
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def describe(path: Path) -> dict[str, Any]:
     if (path / STATE).is_file():
         found |= {"kind": "checkpoint", "state": read_state(path)}
     if (path / CHECKPOINTS).is_dir():
-        found |= {"kind": "run", "checkpoints": [each.name for each in checkpoints(path)], **_progress(path, found)}
+        found |= {"kind": "run", "checkpoints": [each.name for each in checkpoints(path)], **_progress(path)}
     return found
 
 
@@ -64,19 +63,16 @@ def _parameters(path: Path) -> int:
         raise NmtError(f"{path}: is damaged or not a safetensors file ({error})") from error
 
 
-def _progress(run: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """The last line of training in the log, and its best validation."""
+def _progress(run: Path) -> dict[str, Any]:
+    """The last line of training in the log, and the validation that the run's model comes from."""
     if not (run / LOG).is_file():
         return {}
     events = [json.loads(line) for line in read_lines(run / LOG, "replace") if line.endswith("}")]
-    metric = config["train"]["metric"]
-    sign = -1 if metric in ("nll", "ppl") else 1
     trained = [event for event in events if event["event"] == "train"]
-    validated = [event for event in events if event["event"] == "valid" and event.get(metric) is not None]
+    best = [event for event in events if event.get("best")]  # each better than those before it
     found: dict[str, Any] = {}
     if trained:
         found["last"] = {key: trained[-1][key] for key in ("step", "epoch", "loss", "nll")}
-    if validated:
-        best = max(validated, key=lambda event: sign * float(event[metric]))
-        found["best"] = {key: best[key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
+    if best:
+        found["best"] = {key: best[-1][key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
     return found

@@ -136,13 +136,16 @@ class State:
     seconds: float = 0.0
     """Time spent, over all resumes."""
     best_score: float | None = None
+    """Of the model that RUN holds."""
     best_step: int | None = None
+    counted_score: float | None = None
+    """The best of the validations that patience counts: those that an uninterrupted run has too."""
     waited: int = 0
-    """Validations in a row that were not better than the best."""
+    """Of these, how many in a row were not better."""
     validated: int | None = None
     """The step of the last validation."""
-    finished: int | None = None
-    """The step after which training last came to its end, with nothing left to do but go on."""
+    finished: list[int] | None = None
+    """The step after which training last came to its end, with nothing left to do but go on, and the average_last it had."""
     skipped: int = 0
     bad: int = 0
     """Updates in a row, up to this one, that were skipped."""
@@ -151,6 +154,6 @@ class State:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "State":
-        """The inverse of `dataclasses.asdict`; other keys are ignored."""
-        known = {item.name: value[item.name] for item in dataclasses.fields(cls)}
+        """The inverse of `dataclasses.asdict`; other keys are ignored, and those that an older state lacks are as at the start."""
+        known = {item.name: value[item.name] for item in dataclasses.fields(cls) if item.name in value}
         return cls(**{**known, "interval": Interval(**known["interval"])})

@@ -27,8 +27,7 @@ from nmt.data.text import read_json, write_json
 from nmt.data.updates import Feed, Update
 from nmt.errors import NmtError
 from nmt.models import build
-from nmt.models.base import Seq2Seq
-from nmt.models.rnn import mixed_prefix
+from nmt.models.base import Seq2Seq, mixed_prefix
 from nmt.preflight import begun_from, check, describe, fingerprint, initialise, vocabulary
 from nmt.run import LOG, REPORT, Interval, Log, State, opened
 from nmt.schedule import learning_rate, paper_rate, teacher_forcing
@@ -157,7 +156,9 @@ class _Training:
             progress as shown,
         ):
             while (reason := self.stop_reason()) is None and not caught:
+                began = seconds()
                 self.update(next(coming))
+                state.interval.seconds += seconds() - began  # the wait for data is part of an update
                 if state.step % settings.log_every == 0:
                     self.log_interval(shown)
                     state.interval = Interval()
@@ -170,21 +171,21 @@ class _Training:
         if caught:
             self.console.say(f"stopped by {signal.Signals(caught[0]).name} after update {state.step:,}; go on with --resume")
             signal.raise_signal(caught[0])
-        if state.finished != state.step:
+        if state.finished != [state.step, settings.average_last]:
             self.finish()
         self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
         return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
 
     def update(self, update: Update) -> None:
         """One step of the optimizer, or none where the loss or the gradient is not finite."""
-        began, state, settings = seconds(), self.state, self.settings
+        state, settings = self.state, self.settings
         self.optimizer.zero_grad(set_to_none=True)
         weight = self.scaler.scale(torch.full((), 1 / update.tokens, device=self.device))
         sums = loss.nothing(self.device)
         for part, batch in enumerate(update.parts):
             seed = _mixed(settings.seed, state.step, part)
             torch.manual_seed(seed)
-            with _memory(state.step, batch):
+            with _memory(_work(state.step, batch)):
                 moved = batch.to(self.device)
                 with self.autocast():
                     hidden = self.hidden(moved, seed)
@@ -198,7 +199,8 @@ class _Training:
         if math.isfinite(total) and math.isfinite(size):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.rate()
-            self.scaler.step(self.optimizer)
+            with _memory(_work(state.step - 1, update.parts[-1])):  # the first step makes the moments
+                self.scaler.step(self.optimizer)
             interval.loss, interval.nll, interval.tokens = (
                 interval.loss + total,
                 interval.nll + nll,
@@ -210,7 +212,6 @@ class _Training:
         self.scaler.update()
         interval.norms.append(size if math.isfinite(size) else None)
         interval.real, interval.padded = interval.real + update.real, interval.padded + update.padded
-        interval.seconds += seconds() - began
 
     def hidden(self, batch: Batch, seed: int) -> Tensor:
         """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself."""
@@ -218,7 +219,9 @@ class _Training:
         if share == 1:
             return self.forward(batch.src, batch.src_lengths, batch.prefix)
         memory = self.model.encode(batch.src, batch.src_lengths)
-        prefix = mixed_prefix(self.model, batch.prefix, memory, share, torch.Generator().manual_seed(seed))
+        # Autocast keeps its copies of weights: those made without gradient here would serve `decode` (pytorch issue 112583).
+        with self.autocast(cache=False):
+            prefix = mixed_prefix(self.model, batch.prefix, memory, share, torch.Generator().manual_seed(seed))
         return self.model.decode(prefix, memory)
 
     def teacher_forcing(self) -> float:
@@ -230,8 +233,9 @@ class _Training:
         settings = self.settings
         return learning_rate(self.state.step - 1, settings.schedule, self.peak, settings.warmup, settings.max_steps)
 
-    def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=self.precision, enabled=self.precision != torch.float32)
+    def autocast(self, cache: bool = True) -> torch.autocast:
+        low = self.precision != torch.float32
+        return torch.autocast(self.device.type, dtype=self.precision, enabled=low, cache_enabled=cache)
 
     def logits(self, hidden: Tensor) -> Tensor:
         with self.autocast():
@@ -271,18 +275,24 @@ class _Training:
         shown.advance(0, f"epoch {epoch}, loss {report['loss']:.3f}, {rate(report['tokens_per_second'])} target tokens/s")
 
     def validate(self, validation: Validation, advance: Callable[[int], None], event: str = "valid", count: bool = True) -> None:
-        """Scores the model, logs that as `event`, keeps the model if it is the best; `count`: patience wears out if not."""
+        """Scores the model, logs that as `event`, keeps the model if it is the best.
+
+        `count`: patience takes note of it. It must not of what only a stop asks for, or a run that goes on would end elsewhere.
+        """
         state, metric = self.state, self.settings.metric
         began = seconds()
-        scores = validation(self.model, advance)
+        with _memory(f"in the validation after update {state.step:,}"):
+            scores = validation(self.model, advance)
         improved = better(metric, scores[metric], state.best_score)
         if event == "valid":
             state.validated = state.step
-        if improved:
-            state.best_score, state.best_step, state.waited = scores[metric], state.step, 0
-            self.keep()
+        if count and better(metric, scores[metric], state.counted_score):
+            state.counted_score, state.waited = scores[metric], 0
         elif count:
             state.waited += 1
+        if improved:
+            state.best_score, state.best_step = scores[metric], state.step
+            self.keep()
         details = {"best": improved, "beam": validation.beam, "seconds": seconds() - began}
         self.log.write({"event": event, "step": state.step, **scores, **details})
         told = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -336,11 +346,11 @@ class _Training:
             members = checkpoint.checkpoints(self.path)[-last:] if last else []
             if members:
                 checkpoint.assign(self.model, checkpoint.mean(members))
-                if self.validation is not None:
-                    self.validate(self.validation, shown.advance, event="average", count=False)
-                else:
-                    self.keep()
-        state.finished = state.step
+            if self.validation is None:
+                self.keep()
+            elif members:
+                self.validate(self.validation, shown.advance, event="average", count=False)
+        state.finished = [state.step, last]
         checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
 
     def stop_reason(self) -> str | None:
@@ -369,8 +379,8 @@ def _mixed(*key: int) -> int:
 
 
 @contextmanager
-def _memory(step: int, batch: Batch) -> Iterator[None]:
-    """Out of memory becomes an NmtError that names the batch's shape."""
+def _memory(work: str) -> Iterator[None]:
+    """Out of memory becomes an NmtError that says in what."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -380,8 +390,10 @@ def _memory(step: int, batch: Batch) -> Iterator[None]:
             and "allocate memory" not in str(error)
         ):
             raise
-        (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
-        raise NmtError(
-            f"out of memory in update {step + 1:,}, with {pairs} pairs of {source} source and {target} target positions at once: "
-            "raise --accumulate, or lower --batch-tokens"
-        ) from error
+        raise NmtError(f"out of memory {work}: raise --accumulate, or lower --batch-tokens") from error
+
+
+def _work(step: int, batch: Batch) -> str:
+    """An update and the shape of a batch, as messages name them."""
+    (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
+    return f"in update {step + 1:,}, with {pairs} pairs of {source} source and {target} target positions at once"

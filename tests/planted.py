@@ -73,8 +73,8 @@ BUGS = [
     Bug(
         "RNN run over padding",
         "nmt/models/rnn.py",
-        "lengths = F.pad(lengths.cpu(), (0, missing), value=size)",
-        "lengths = torch.full((rows + missing,), size)",
+        "lengths = lengths.cpu()",
+        "lengths = torch.full((rows,), size)",
         MODELS,
     ),
     Bug(

@@ -223,3 +223,8 @@ def test_types_are_strict(value: Any) -> None:
 
 def test_did_you_mean_is_silent_where_nothing_is_near() -> None:
     assert did_you_mean("zzz", ["warmup"]) == ""
+
+
+def test_a_recurrent_network_needs_word_vectors() -> None:
+    with pytest.raises(UsageError, match="embedding must be at least 1, not 0"):
+        resolve("rnn", layers=[layer(model={"embedding": 0})])

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "nmt.schedule": {"nmt.errors"},
     "nmt.score": {"nmt.errors"},
     "nmt.scoreboard": {"nmt.score"},
-    "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.errors"},
+    "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.errors"},
     "nmt.outputs": {"nmt.results", *TEXT},
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.vocab"},
     "nmt.alignment": {"nmt.vocab"},

@@ -21,6 +21,7 @@ from nmt.data.batching import batches
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
+from nmt.info import describe
 from nmt.models import BACKENDS
 from nmt.models.base import Memory, Seq2Seq
 from nmt.models.rnn import Rnn
@@ -254,6 +255,26 @@ def test_the_best_model_is_the_one_the_metric_says(
     assert (result.best_step, result.best_score) == (best, scores[best - 1])
     kept = tensors(tmp_path / "run")
     assert [step for step in range(1, 7) if same(kept, tensors(tmp_path / "run" / "checkpoints" / f"step-{step}"))] == [best]
+
+
+def test_the_validation_of_a_stop_does_not_wear_patience_out(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unbroken, the validations after updates 2, 4, 6 and 8 would give 5, 4, 4.5 and 4.5; a stop has one after update 3 as well."""
+    scripted(monkeypatch, nll=[5.0, 1.0, 4.0, 4.5, 4.5])
+    settings = {"patience": 2, "valid_every": 2, "metric": "nll"}
+    run(digits, tmp_path / "run", config("rnn", max_steps=3, **settings))
+    result = run(digits, tmp_path / "run", config("rnn", max_steps=50, **settings), resume=True)
+    assert (result.step, result.best_step, result.best_score) == (8, 3, 1.0)
+
+
+def test_a_run_at_its_end_is_averaged_if_asked_later(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, nll=[2.0, 1.0])
+    settings = {"max_steps": 4, "save_every": 1, "metric": "nll"}
+    for average_last, resume in ((0, False), (2, True), (2, True)):
+        run(digits, tmp_path / "run", config("rnn", average_last=average_last, **settings), resume=resume)
+    assert [event["event"] for event in events(tmp_path / "run") if "best" in event] == ["valid", "average"]
+    assert describe(tmp_path / "run")["best"]["nll"] == 1.0  # of the mean, which the run now holds
 
 
 def test_the_seed_decides_everything(digits: Dataset, tmp_path: Path) -> None:
@@ -585,6 +606,16 @@ def test_low_precision_trains_on_a_cpu(digits: Dataset, tmp_path: Path) -> None:
         assert {tensor.dtype for tensor in tensors(tmp_path / precision).values()} == {torch.float32}
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+def test_scheduled_sampling_in_low_precision_trains_every_weight(digits: Dataset, tmp_path: Path) -> None:
+    """A weight without gradient has no moments."""
+    for name, settings in (("forced", {}), ("sampled", {"teacher_forcing": 0.5})):
+        run(digits, tmp_path / name, config("rnn", max_steps=1, precision="bfloat16", **settings))
+    forced, sampled = (
+        tensors(tmp_path / name / "checkpoints" / "step-1", "optimizer.safetensors") for name in ("forced", "sampled")
+    )
+    assert forced.keys() == sampled.keys()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

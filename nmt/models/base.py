@@ -140,6 +140,24 @@ class Seq2Seq(nn.Module, ABC):
         return self.decode(prefix, self.encode(src, src_lengths))
 
 
+def mixed_prefix(model: Seq2Seq, prefix: Tensor, memory: Memory, teacher_forcing: float, generator: torch.Generator) -> Tensor:
+    """The decoder input (B, T) of scheduled sampling (Bengio et al. 2015, 1506.03099): at each position after the first, the
+    token of `prefix` with probability `teacher_forcing`, else the model's most probable one after the mixed tokens so far.
+
+    `decode` of it then gives as many positions as ever: an `</s>` that the model predicts is an input like any other. The
+    prediction is a choice that has no gradient, so the pass that makes it needs none; any backend can be the model.
+    """
+    mixed = prefix.clone()
+    forced = torch.rand(prefix.shape, generator=generator).to(prefix.device) < teacher_forcing
+    with torch.no_grad():
+        state = model.start(memory)
+        for position in range(1, prefix.shape[1]):
+            hidden, state = model.step(mixed[:, position - 1], state, memory)
+            predicted = model.logits(hidden).argmax(-1)
+            mixed[:, position] = torch.where(forced[:, position], prefix[:, position], predicted)
+    return mixed
+
+
 class Linear(nn.Linear):
     """A linear layer whose output row does not depend, to the last bit, on how many other rows there are.
 

@@ -40,6 +40,10 @@ class Settings(base.Settings):
     attention: Annotated[Literal["additive", "dot", "bilinear", "scaled-dot", "none"], "the score of the attention"] = "additive"
     context: Annotated[Literal["initial", "every-step"], "without attention: where the decoder sees the source"] = "every-step"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        base.at_least(1, "embedding", self.embedding)
+
 
 SIZES: dict[str, dict[str, object]] = {
     "tiny": {"layers": 1, "width": 256, "embedding": 256, "dropout": 0.3},
@@ -132,16 +136,22 @@ class Recurrent(nn.Module):
     def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """inputs (R, T, i), state before the first -> outputs (R, T, d) and the state after the last."""
         missing = self._missing(inputs)
-        outputs, last = self._call(F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing)))
-        return outputs[: len(inputs)], last[: len(inputs)]
+        rows = len(inputs)
+        if missing:  # F.pad by nothing copies
+            inputs, state = F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing))
+        outputs, last = self._call(inputs, state)
+        return outputs[:rows], last[:rows]
 
     def padded(self, inputs: Tensor, lengths: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """As `forward`, over the first `lengths[i]` ≥ 1 positions of row i only; last states are the last real ones."""
         rows, size, _ = inputs.shape
         missing = self._missing(inputs)
-        lengths = F.pad(lengths.cpu(), (0, missing), value=size)  # as long as the others, so that every step has all rows
-        packed = pack_padded_sequence(F.pad(inputs, (0, 0, 0, 0, 0, missing)), lengths, batch_first=True, enforce_sorted=False)
-        packed, last = self._call(packed, F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing)))
+        lengths = lengths.cpu()
+        if missing:
+            lengths = F.pad(lengths, (0, missing), value=size)  # as long as the others, so that every step has all rows
+            inputs, state = F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing))
+        packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+        packed, last = self._call(packed, state)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=size)
         return outputs[:rows], last[:rows]
 
@@ -312,8 +322,7 @@ class Rnn(base.Seq2Seq):
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()
         self.start_token = EOS if settings.start == "eos" else BOS
-        encoder_layers = settings.layers if settings.encoder_layers is None else settings.encoder_layers
-        decoder_layers = settings.layers if settings.decoder_layers is None else settings.decoder_layers
+        encoder_layers, decoder_layers = settings.depths
         self.src_embedding = nn.Embedding(src_vocab, settings.embedding)
         self.tgt_embedding = nn.Embedding(tgt_vocab, settings.embedding)
         self.output = Linear(settings.embedding, tgt_vocab)
@@ -359,23 +368,3 @@ class Rnn(base.Seq2Seq):
     def attention(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
         embedded, state = self._begin(prefix, memory)
         return self.decoder.weights(embedded, state, memory)
-
-
-def mixed_prefix(
-    model: base.Seq2Seq, prefix: Tensor, memory: base.Memory, teacher_forcing: float, generator: torch.Generator
-) -> Tensor:
-    """The decoder input (B, T) of scheduled sampling (Bengio et al. 2015, 1506.03099): at each position after the first, the
-    token of `prefix` with probability `teacher_forcing`, else the model's most probable one after the mixed tokens so far.
-
-    `decode` of it then gives as many positions as ever: an `</s>` that the model predicts is an input like any other. The
-    prediction is a choice that has no gradient, so the pass that makes it needs none; any backend can be the model.
-    """
-    mixed = prefix.clone()
-    forced = torch.rand(prefix.shape, generator=generator).to(prefix.device) < teacher_forcing
-    with torch.no_grad():
-        state = model.start(memory)
-        for position in range(1, prefix.shape[1]):
-            hidden, state = model.step(mixed[:, position - 1], state, memory)
-            predicted = model.logits(hidden).argmax(-1)
-            mixed[:, position] = torch.where(forced[:, position], prefix[:, position], predicted)
-    return mixed
