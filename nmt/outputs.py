@@ -2,12 +2,14 @@
 
 import json
 import os
+import stat
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nmt.data.text import Errors, TextWriter, open_text, read_lines, reason, rereadable, sync
+from nmt.data.text import Errors, TextWriter, display, is_full, open_text, read_lines, reason, rereadable, sync
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 
@@ -81,9 +83,23 @@ def make_directory(path: str) -> None:
         raise NmtError(f"{path}: cannot be written (permission denied)")
 
 
+def repeatable(path: str) -> bool:
+    """Whether the same lines can be read a second time: a file, also one at standard input (`< file`)."""
+    if path != "-":
+        return rereadable(path)
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):  # no descriptor behind it: closed, or a test's stand-in
+        return False
+
+
 def count_lines(paths: Sequence[str]) -> int:
-    """Lines of files that can be read again."""
-    return sum(1 for path in paths for _ in read_lines(path, "replace"))
+    """Lines still to be read of inputs that are `repeatable`."""
+    here = os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR) if "-" in paths else 0
+    count = sum(1 for path in paths for _ in read_lines(path, "replace"))
+    if "-" in paths:
+        os.lseek(sys.stdin.fileno(), here, os.SEEK_SET)
+    return count
 
 
 def unfinished(jobs: Sequence[Job], rows: int) -> list[Job]:
@@ -150,10 +166,19 @@ def _open_output(job: Job) -> Iterator[TextWriter]:
             os.fsync(stream.fileno())
         os.replace(partial, partial.with_suffix(""))
         sync(partial.parent)
-    except BaseException:
+    except BaseException as error:
         if partial.exists() and not partial.stat().st_size:
             partial.unlink()
+        if is_full(error):
+            raise NmtError(
+                f"{job.output}: cannot be written ({reason(error)}); finished lines are kept, go on with --continue"
+            ) from None
         raise
+
+
+def kept(jobs: Sequence[Job]) -> bool:
+    """Whether a stopped process has left lines that `--continue` goes on from."""
+    return any(_keeps(job.output) and _partial(job.output).exists() for job in jobs)
 
 
 class Traffic:
@@ -166,13 +191,14 @@ class Traffic:
         self._jobs = jobs
         self._errors = errors
         self._ends: list[int] = []  # lines given out when each job's inputs were at their end
+        self._starts: list[tuple[int, int, str]] = []  # of each input: lines given out before it, lines of it skipped, its path
         self.replaced = 0
         """Lines that held invalid UTF-8 so far."""
 
     @property
     def streaming(self) -> bool:
         """Whether an input is a pipe: what has come should be answered while more is awaited."""
-        return not all(rereadable(path) for job in self._jobs for path in job.inputs)
+        return not all(repeatable(path) for job in self._jobs for path in job.inputs)
 
     def total(self) -> int | None:
         """Lines to translate; None where that cannot be known before they are read."""
@@ -186,13 +212,22 @@ class Traffic:
         for job in self._jobs:
             skip = job.done
             for path in job.inputs:
+                begun, skipped = False, 0
                 for line in read_lines(path, self._errors, self._count_replaced):
                     if skip:
-                        skip -= 1
+                        skip, skipped = skip - 1, skipped + 1
                         continue
+                    if not begun:
+                        begun = True
+                        self._starts.append((given, skipped, path))
                     given += 1
                     yield line
             self._ends.append(given)
+
+    def place(self, number: int) -> str:
+        """File and line of the line that was given out as number `number`, from 1: for messages."""
+        before, skipped, path = next(start for start in reversed(self._starts) if start[0] < number)
+        return f"{display(path)}, line {number - before + skipped}"
 
     def write(self, translations: Iterable[Translation], layout: Layout) -> Iterator[Translation]:
         """Each translation once it is written and handed over to who waits for it."""

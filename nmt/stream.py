@@ -45,6 +45,11 @@ class Sentence(Generic[Result]):
         return self.done[0]
 
 
+def input_line(number: int) -> str:
+    """How messages name a line of which only its number, from 1, is known."""
+    return f"input line {number}"
+
+
 Lines = Iterable[tuple[Item, list[Sentence[Result]]] | None]
 
 
@@ -53,13 +58,14 @@ def in_order(
     work: Callable[[list[Sentence[Result]]], list[Result]],
     budget: int,
     most_lines: int | None,
+    where: Callable[[int], str] = input_line,
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     """Each line's item and its sentences, with their results, in the order of the lines.
 
     `work` gets sentences of one source length whose rows × width stay within `budget` (a single row may exceed it); it is
     given fewer where memory runs out. At most `most_lines` lines wait at a time. A None in `lines` says that nothing more
     has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes after all lines
-    before it.
+    before it. `where` is how messages name a line by its number.
     """
     arrivals = iter(lines)
     waiting: deque[tuple[Item, list[Sentence[Result]]]] = deque()
@@ -89,7 +95,7 @@ def in_order(
             pending = next((sentence for sentence in waiting[0][1] if not sentence.done), None)
             if pending is not None:
                 batch = _take(queues[len(pending.source)], budget)
-                for sentence, result in zip(batch, _within_memory(work, batch), strict=True):
+                for sentence, result in zip(batch, _within_memory(work, batch, where), strict=True):
                     sentence.done.append(result)
         while waiting and all(sentence.done for sentence in waiting[0][1]):
             item, sentences = waiting.popleft()
@@ -116,7 +122,9 @@ def _take(waiting: deque[Sentence[Result]], budget: int) -> list[Sentence[Result
     return batch
 
 
-def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
+def _within_memory(
+    work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]], where: Callable[[int], str]
+) -> list[Result]:
     """`work(batch)`, in halves where memory does not suffice for the whole."""
     try:
         return work(batch)
@@ -126,20 +134,21 @@ def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch
         if len(batch) == 1:
             sentence = batch[0]
             raise NmtError(
-                f"out of memory: input line {sentence.number} ({len(sentence.source) - 1:,} subwords) does not fit even alone; "
+                f"out of memory: {where(sentence.number)} ({len(sentence.source) - 1:,} subwords) does not fit even alone; "
                 "use a smaller beam or a shorter limit for overlong lines"
             ) from error
     # Not inside the handler: the traceback there keeps the failed batch's tensors alive.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(batch) // 2
-    return _within_memory(work, batch[:half]) + _within_memory(work, batch[half:])
+    return _within_memory(work, batch[:half], where) + _within_memory(work, batch[half:], where)
 
 
 def _out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
     # The CPU allocator has no class of its own for it.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in message or "enough memory" in message
+    told = ("allocate memory", "enough memory", "alloc_failed")  # the last: cuBLAS and cuDNN, of their workspaces
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in message for words in told)
 
 
 def arriving(lines: Iterable[Item], ahead: int = 1000) -> Iterator[Item | None]:

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -29,11 +29,18 @@ from nmt.models.uncached import Uncached
 from nmt.results import EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
 from nmt.search.base import Hypothesis, Search
-from nmt.stream import Sentence, in_order
+from nmt.stream import Sentence, in_order, input_line
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
 
 EXTRA_LENGTH = 50
 """Target subwords more than the source has, where no limit is given (Vaswani et al. 2017, section 6.1)."""
+
+MOST_LENGTH = 100_000
+"""No limit is above it: a search keeps a table of the penalty of each length."""
+
+LEAST_WIDTH = 16
+"""The positions that a shorter source counts in a batch: each row costs a whole vocabulary of log-probabilities a step, so a
+batch of one-word lines within the budget would be thousands of rows, and gigabytes."""
 
 CHUNK = 1024
 """Target positions whose log-probabilities over the vocabulary exist at once in forced decoding."""
@@ -79,10 +86,10 @@ class Options:
     def limit(self, source: int, prefix: int) -> int:
         """The most target subwords for so many source subwords and forced ones."""
         if self.max_length is not None:
-            return self.max_length
+            return min(self.max_length, MOST_LENGTH)
         if self.max_length_ratio is not None:
-            return math.ceil(self.max_length_ratio * source)
-        return max(source, prefix) + EXTRA_LENGTH
+            return math.ceil(min(self.max_length_ratio * source, MOST_LENGTH))
+        return min(max(source, prefix) + EXTRA_LENGTH, MOST_LENGTH)
 
 
 @dataclass(frozen=True)
@@ -141,13 +148,17 @@ class Translator:
             raise NmtError(f"{path} and {', '.join(map(str, ensemble))}: {error}") from error
 
     def translate(
-        self, lines: Iterable[str | None], options: Options | None = None, prefixes: Iterable[str] | None = None
+        self,
+        lines: Iterable[str | None],
+        options: Options | None = None,
+        prefixes: Iterable[str] | None = None,
+        where: Callable[[int], str] = input_line,
     ) -> Iterator[Translation]:
-        """One translation a line, in the order of the lines; lines are read as they are needed.
+        """One translation a line, in the order of the lines; lines are read as they are needed, with or without line feeds.
 
         A None in `lines` (see `stream.arriving`) says that no more has arrived yet, and is no line. `prefixes`, one a line,
         are what each translation must begin with (empty: free). A line's translation depends on nothing but the line,
-        its prefix and the options: on a CPU in float32, byte for byte.
+        its prefix and the options: on a CPU in float32, byte for byte. `where` is how messages name a line by its number.
 
         Raises `NmtError` for a line or prefix that cannot be, after the translations of all lines before it.
         """
@@ -160,7 +171,8 @@ class Translator:
         def work(batch: list[Sentence[_Found]]) -> list[_Found]:
             return self._search(batch, options)
 
-        lines_in_order = in_order(self._sentences(lines, options, prefixes), work, options.batch_tokens, options.batch_lines)
+        parts = self._sentences(lines, options, prefixes, where)
+        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
     def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:
@@ -168,7 +180,7 @@ class Translator:
 
         `batch_tokens` bounds the positions of either side of a batch; the result does not depend on it to 1e-5.
         """
-        ids = ((self._source.encode(source), self._target.encode(target)) for source, target in pairs)
+        ids = ((self._source.encode(_bare(source)), self._target.encode(_bare(target))) for source, target in pairs)
         for target, log_probs in self.force(ids, batch_tokens):
             pieces = (*self._target.pieces(target), SYMBOLS[EOS])
             yield ForcedScore(math.fsum(log_probs), pieces, log_probs)
@@ -185,7 +197,7 @@ class Translator:
             yield sentence.target, sentence.result
 
     def _sentences(
-        self, lines: Iterable[str | None], options: Options, prefixes: Iterable[str] | None
+        self, lines: Iterable[str | None], options: Options, prefixes: Iterable[str] | None, where: Callable[[int], str]
     ) -> Iterator[tuple[bool, list[Sentence[_Found]]] | None]:
         """For each line: whether it was overlong, and what is to be translated of it."""
         forced = iter(prefixes) if prefixes is not None else itertools.repeat("")
@@ -197,32 +209,32 @@ class Translator:
             number += 1
             prefix_text = next(forced, None)
             if prefix_text is None:
-                raise NmtError(f"input line {number} has no prefix: there are {number - 1:,} prefixes; give one line for each")
+                raise NmtError(f"{where(number)} has no prefix: there are {number - 1:,} prefixes; give one line for each")
             # Blank is what encodes to nothing: only the subword model knows which characters it drops.
-            source = self._source.encode(line)
+            source = self._source.encode(_bare(line))
             overlong = len(source) > options.max_source
             if overlong and options.overlong == "error":
                 raise NmtError(
-                    f"input line {number} has {len(source):,} subwords, more than {options.max_source:,}; "
+                    f"{where(number)} has {len(source):,} subwords, more than {options.max_source:,}; "
                     "raise --max-source, or choose --overlong truncate or split"
                 )
-            prefix = self._prefix(prefix_text, number) if source else []
+            prefix = self._prefix(_bare(prefix_text), where, number) if source else []
             parts = self._split(source, options.max_source) if options.overlong == "split" else [source[: options.max_source]]
             sentences = []
             for part in filter(None, parts):
                 limit = options.limit(len(part), len(prefix))
                 if len(prefix) > limit:
-                    raise NmtError(f"the prefix of input line {number} has {len(prefix)} subwords, the limit is {limit}")
-                sentences.append(Sentence[_Found]([*part, EOS], prefix, limit, len(part) + 1, number))
+                    raise NmtError(f"the prefix of {where(number)} has {len(prefix)} subwords, the limit is {limit}")
+                sentences.append(Sentence[_Found]([*part, EOS], prefix, limit, max(len(part) + 1, LEAST_WIDTH), number))
                 prefix = []  # it begins the first part only
             yield overlong, sentences
         if prefixes is not None and next(forced, None) is not None:
             raise NmtError(f"there are more prefixes than the {number:,} input lines; give one for each")
 
-    def _prefix(self, text: str, number: int) -> list[int]:
+    def _prefix(self, text: str, where: Callable[[int], str], number: int) -> list[int]:
         prefix = self._target.encode(text)
         if UNK in prefix:
-            raise NmtError(f"the prefix of input line {number} has characters that the model cannot write: {text!r}")
+            raise NmtError(f"the prefix of {where(number)} has characters that the model cannot write: {text!r}")
         return prefix
 
     def _split(self, source: list[int], most: int) -> list[list[int]]:
@@ -315,6 +327,11 @@ class Translator:
             token_log_probs=tuple(log_prob for part in parts for log_prob in part.token_log_probs),
             finished=all(part.finished for part in parts),
         )
+
+
+def _bare(line: str) -> str:
+    r"""A line without the `\n` or `\r\n` that a file opened in Python leaves at its end: in text it would be white space."""
+    return line[:-1].removesuffix("\r") if line.endswith("\n") else line
 
 
 def _diagonal(blocks: list[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:

@@ -202,6 +202,20 @@ def test_ctrl_c_ends_a_translation_with_130_and_no_word(toy: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_ctrl_c_says_how_to_go_on(toy: Path, tmp_path: Path) -> None:
+    pipe, partial = subprocess.PIPE, tmp_path / "out.partial"
+    words = ("translate", toy / "rnn", "--batch-lines", "1", "-o", tmp_path / "out", "--threads", "1")
+    with nmt_started(*words, stdin=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"one two\n")
+        process.stdin.flush()
+        wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert b"finished lines are kept, go on with --continue" in process.stderr.read()
+    assert partial.read_text().count("\n") == 1
+
+
 def test_translating_into_head_ends_quietly(toy: Path, tmp_path: Path) -> None:
     file = text(tmp_path / "long", *["one two three"] * 3000)
     command = f"{sys.executable} -m nmt translate {toy / 'rnn'} {file} -q --search greedy | head -1; echo ${{PIPESTATUS[0]}} >&2"

@@ -1,5 +1,6 @@
 """Translations into outputs, with a translator that is a function of the line."""
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import NmtError, UsageError
-from nmt.outputs import Job, Layout, Traffic, plan, unfinished
+from nmt.outputs import Job, Layout, Traffic, kept, plan, unfinished
 from nmt.results import TextHypothesis, Translation
 
 
@@ -152,6 +153,43 @@ def test_a_failure_before_the_first_line_leaves_nothing_and_later_ones_keep_line
     with pytest.raises(NmtError, match="line 6"):
         run(plan([str(source)], str(output)))
     assert [path.name for path in tmp_path.glob("out*")] == ["out.partial"]
+
+
+def test_a_full_disk_names_the_output_and_says_how_to_go_on(tmp_path: Path) -> None:
+    def full() -> Iterator[Translation]:
+        yield translation("a")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the system names no file
+
+    jobs = plan(["a"], f"{tmp_path}/out")
+    with pytest.raises(NmtError, match=r"out: cannot be written \(no space left on device\); .* --continue"):
+        list(Traffic(jobs, "strict").write(full(), Layout()))
+    assert kept(jobs)
+
+
+def test_a_line_is_named_by_its_file(inputs: list[str]) -> None:
+    traffic = Traffic([Job(tuple(inputs), "-", done=3), Job((inputs[4], inputs[4]), "-")], "strict")
+    given = list(traffic.lines())
+    assert len(given) == 7 + 8
+    assert [traffic.place(number) for number in (1, 3, 4, 7, 8, 12)] == [
+        f"{inputs[2]}, line 3",
+        f"{inputs[2]}, line 5",
+        f"{inputs[4]}, line 1",
+        f"{inputs[4]}, line 4",
+        f"{inputs[4]}, line 1",
+        f"{inputs[4]}, line 1",
+    ]
+
+
+def test_a_file_at_standard_input_is_no_pipe(inputs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(inputs[2]) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        stream.buffer.raw.readline()  # another program's, before us
+        traffic = Traffic(plan(["-", inputs[4]], "-"), "strict")
+        assert (traffic.streaming, traffic.total()) == (False, 4 + 4)
+        assert len(list(traffic.lines())) == 8
+    with os.fdopen(os.pipe()[0]) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert Traffic(plan(["-"], "-"), "strict").streaming
 
 
 def test_text_has_one_line_with_a_column_for_each_thing() -> None:

@@ -21,7 +21,7 @@ from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS, build
 from nmt.models.base import Memory, Seq2Seq
 from nmt.results import Statistics, Translation
-from nmt.search import Beam, Greedy, Sampling, Search
+from nmt.search import Beam, Greedy, Hypothesis, Sampling, Search
 from nmt.stream import LOOKAHEAD, Sentence, arriving, in_order
 from nmt.translate import Options, Translator, choose_device, set_threads
 from nmt.vocab import BOS, EOS
@@ -132,6 +132,18 @@ def test_a_batch_holds_one_length_within_its_budget(subword: Subword) -> None:
     assert sum(rows for rows, _ in seen) == len(lines)
     assert all(rows * length <= 100 or rows == 1 for rows, length in seen)
     assert len(seen) < len(lines) / 3, "like lengths were not put together"
+    seen.clear()  # rows of one word each cost as much of the vocabulary as others
+    list(Translator([Spy(len(subword))], subword, subword).translate(["a"] * 100, Options(Greedy(), batch_tokens=400)))
+    assert [rows for rows, _ in seen] == [25] * 4
+
+
+def test_line_feeds_of_a_file_are_no_text(copier: Translator, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode = Subword.encode
+    monkeypatch.setattr(Subword, "encode", lambda self, line: encoded.append(line) or encode(self, line))
+    assert texts(copier.translate(["a\n", "b\r\n", "c"], Options(Greedy()), prefixes=["\n", "\r\n", ""])) == ["a", "b", "c"]
+    list(copier.log_probs([("a\n", "b\r\n")]))
+    assert set(encoded) == {"a", "b", "c", ""}
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=repr)
@@ -254,6 +266,17 @@ def test_lack_of_memory_splits_the_batch() -> None:
     assert ran[0] == 11 and max(ran[1:]) <= 6
 
 
+class Failing(Greedy):
+    """A search that cannot be done."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        object.__setattr__(self, "error", error)
+
+    def __call__(self, *_: object) -> list[list[Hypothesis]]:
+        raise self.error
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -261,22 +284,20 @@ def test_lack_of_memory_splits_the_batch() -> None:
         MemoryError(),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
         RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
 )
 def test_one_sentence_that_does_not_fit_is_named(copier: Translator, error: Exception) -> None:
-    def search(*_: object) -> list[list[object]]:
-        raise error
-
+    options = Options(Failing(error))
     with pytest.raises(NmtError, match=r"out of memory: input line 2 \(\d+ subwords\)"):
-        list(copier.translate(["", "a b"], replace(Options(), search=search)))
+        list(copier.translate(["", "a b"], options))
+    with pytest.raises(NmtError, match="out of memory: text, line 2 "):
+        list(copier.translate(["", "a b"], options, where="text, line {}".format))
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(copier: Translator) -> None:
-    def search(*_: object) -> list[list[object]]:
-        raise RuntimeError("shapes cannot be multiplied")
-
     with pytest.raises(RuntimeError, match="shapes"):
-        list(copier.translate(["a"], replace(Options(), search=search)))
+        list(copier.translate(["a"], Options(Failing(RuntimeError("shapes cannot be multiplied")))))
 
 
 # Lengths
@@ -297,6 +318,11 @@ def test_length_limits(subword: Subword) -> None:
         (best,) = found.hypotheses
         assert (len(best.tokens), best.finished, found.cut) == (limit, False, True)
         assert sum(best.token_log_probs) == pytest.approx(best.log_prob) and len(best.token_log_probs) == limit
+
+
+def test_no_length_limit_is_too_large() -> None:
+    for options in (Options(max_length=10**19), Options(max_length_ratio=1e308)):
+        assert options.limit(source=9, prefix=0) == 100_000
 
 
 def test_what_was_cut_is_counted_and_said(copier: Translator) -> None:

@@ -85,8 +85,8 @@ def translate(
     """Translate text line by line: n lines in, n lines out."""
 
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, read_lines, rereadable
-    from nmt.outputs import Layout, Traffic, count_lines, make_directory, plan, unfinished
+    from nmt.data.text import check_inputs, read_lines
+    from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
     from nmt.score import check_counts
 
     console = Console(quiet)
@@ -95,7 +95,8 @@ def translate(
         raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
     if unique and n_best == 1:
         raise UsageError("--unique is about --n-best above 1")
-    if continue_ and (prefix or unique or attention is not None):  # pictures are numbered from this process's first line
+    resumable = not (prefix or unique or attention is not None)  # pictures are numbered from the first line of a process
+    if continue_ and not resumable:
         raise UsageError("--continue goes with none of --prefix, --unique and --attention")
     _refuse_misfits(context, search)
     if attention is not None:
@@ -105,7 +106,8 @@ def translate(
     if continue_:
         jobs = unfinished(jobs, n_best)
         done = sum(job.done for job in jobs)
-        console.say(f"{done:,} lines are done already" if jobs else f"{output} is whole already")
+        lines_are = "line is" if done == 1 else "lines are"
+        console.say(f"{done:,} {lines_are} done already" if jobs else f"{output} is whole already")
     if not jobs:
         return
 
@@ -133,21 +135,25 @@ def translate(
         attention=alignments or attention is not None,
     )
     traffic = Traffic(jobs, errors)
-    if prefix and rereadable(prefix) and not traffic.streaming:
+    if prefix and repeatable(prefix) and not traffic.streaming:
         check_counts(prefix, count_lines([prefix]), " and ".join(inputs), count_lines(inputs))
     keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = read_lines(prefix, errors) if prefix else None
     statistics = Statistics()
-    with console.progress("translating", "lines", traffic.total()) as progress:
-        for translation in traffic.write(
-            translator.translate(lines, options, prefixes), Layout(format == "jsonl", scores, alignments)
-        ):
-            statistics.add(translation)
-            if attention is not None:
-                _draw(translation, attention, statistics.lines)
-            progress.advance()
+    translations = translator.translate(lines, options, prefixes, traffic.place)
+    try:
+        with console.progress("translating", "lines", traffic.total()) as progress:
+            for translation in traffic.write(translations, Layout(format == "jsonl", scores, alignments)):
+                statistics.add(translation)
+                if attention is not None:
+                    _draw(translation, attention, statistics.lines)
+                progress.advance()
+    except (KeyboardInterrupt, SystemExit):
+        if resumable and kept(jobs):
+            console.warn("finished lines are kept, go on with --continue")
+        raise
     for message in statistics.messages():
         console.warn(message)
     if traffic.replaced:
