@@ -17,7 +17,8 @@ def paper_rate(width: int, warmup: int) -> float:
 def learning_rate(step: int, schedule: Schedule, peak: float, warmup: int, max_steps: int | None) -> float:
     """The rate of update `step`, counted from 0: linear to `peak` at the `warmup`-th update, then as the schedule says.
 
-    With t = step + 1: inverse-sqrt peak·√(w/t); constant peak; linear and cosine fall to 0 at `max_steps`, which they need.
+    With t = step + 1: inverse-sqrt peak·√(w/t); constant peak; linear and cosine fall to 0 at the update
+    that would follow the last of `max_steps`, which they need: the last one itself is not for nothing.
     """
     t = step + 1
     if t < warmup:
@@ -28,7 +29,7 @@ def learning_rate(step: int, schedule: Schedule, peak: float, warmup: int, max_s
         return peak * math.sqrt(max(warmup, 1) / t)
     if max_steps is None:
         raise ValueError(f"{schedule} needs max_steps")
-    left = max(0.0, (max_steps - t) / max(max_steps - warmup, 1))
+    left = max(0.0, (max_steps + 1 - t) / max(max_steps + 1 - max(warmup, 1), 1))
     return peak * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
 
 

@@ -26,13 +26,13 @@ def test_every_schedule_rises_in_a_straight_line_to_its_peak(schedule: Schedule)
 
 def test_how_each_falls() -> None:
     def at(schedule: Schedule, t: int) -> float:
-        return learning_rate(t - 1, schedule, 0.5, 10, 110)
+        return learning_rate(t - 1, schedule, 0.5, 10, 109)
 
     assert at("constant", 110) == 0.5
     assert at("inverse-sqrt", 40) == pytest.approx(0.25)
     assert [at("linear", t) for t in (10, 35, 60, 110)] == pytest.approx([0.5, 0.375, 0.25, 0.0])
     assert [at("cosine", t) for t in (10, 35, 60, 110)] == pytest.approx([0.5, 0.25 * (1 + math.sqrt(0.5)), 0.25, 0.0])
-    assert at("linear", 200) == at("cosine", 200) == 0.0
+    assert at("linear", 109) > at("linear", 110) == at("linear", 200) == at("cosine", 200) == 0.0 < at("cosine", 109)
 
 
 @pytest.mark.parametrize("schedule", ["inverse-sqrt", "linear", "cosine", "constant"])
