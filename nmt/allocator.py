@@ -16,6 +16,8 @@ def keep_freed_memory() -> None:
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        library.mallopt(_MMAP_THRESHOLD, 1 << 30)
+    if not hasattr(library, "mallopt"):
+        return
+    # Some versions refuse (0) a threshold above 32 MiB. Without one, the other would only switch glibc's own adaptation off.
+    if library.mallopt(_MMAP_THRESHOLD, 1 << 30) or library.mallopt(_MMAP_THRESHOLD, 1 << 25):
         library.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
