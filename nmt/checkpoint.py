@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,17 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def write_config(directory: Path, config: Mapping[str, Any], source: Subword, target: Subword) -> None:
-    """The three files that a run's models have in common: config.json and the subword models."""
+    """The three files that a run's models have in common: config.json and the subword models. NmtError for one without room."""
     for name, subword in ((SOURCE, source), (TARGET, target)):
         partial = directory / f".{name}.{os.getpid()}.partial"
-        subword.save(partial)
-        sync(partial)
-        os.replace(partial, directory / name)
+        try:
+            subword.save(partial)
+            sync(partial)
+            os.replace(partial, directory / name)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise NmtError(f"{directory / name}: cannot be written ({reason(error)})") from error
     whole = {
         "format": FORMAT,
         "version": nmt.__version__,
@@ -234,13 +240,13 @@ def remove_leftovers(run: Path) -> None:
 def average(paths: Sequence[Path], output: Path, last: int | None = None, overwrite: bool = False) -> list[Path]:
     """Writes the mean of models as a model directory `output`; returns what was averaged.
 
-    A run stands for its checkpoints, the `last` newest of them if given. The mean is taken in float64. Raises NmtError where
-    settings or vocabularies differ, or where `output` may not be written.
+    A run stands for its checkpoints, the `last` newest of them if given, and never for step 0, which is not trained. The mean is
+    taken in float64. Raises NmtError where settings or vocabularies differ, or where `output` may not be written.
     """
     check_directory(output, overwrite, paths)
     members: list[Path] = []
     for path in paths:
-        kept = checkpoints(path)
+        kept = [each for each in checkpoints(path) if _step(each) != 0]
         if kept and last is not None and last > len(kept):
             raise NmtError(f"{path}: has {len(kept)} checkpoints, not {last}; raise train.keep_last to keep more")
         members += kept[-last:] if kept and last else kept or [resolve(path)]
@@ -259,7 +265,7 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None, overwr
 
 
 def mean(members: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean weights of model directories whose models are alike, taken in float64; whole numbers are the first's."""
+    """The mean weights of model directories whose models are alike, taken in float64."""
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for member in members:

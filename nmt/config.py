@@ -1,6 +1,7 @@
 """Every typed setting of a run: its default, its one line of help, and how the layers of a configuration become one `Config`.
 
-A layer wins over those before it: defaults, `--size`, the tables of `--config FILE`, then `--set table.key=value` and the flags.
+A layer wins over those before it: defaults, `size` where the file says it, the tables of `--config FILE`, `--size` on the command
+line, then `--set table.key=value` and the flags.
 The model's settings stand in the backends' files; here they are read, checked and listed like the rest.
 """
 
@@ -171,9 +172,15 @@ def keys(settings: type) -> dict[str, Key]:
 
 
 def resolve(
-    backend: str | None = None, size: str | None = None, layers: Sequence[Layer] = (), base: Config | None = None
+    backend: str | None = None,
+    size: str | None = None,
+    layers: Sequence[Layer] = (),
+    base: Config | None = None,
+    below: Sequence[Layer] = (),
 ) -> Config:
     """One checked `Config`. `backend` and `size` are the options of that name; later layers win, and all win over `size`.
+
+    All but those `below`, over which `size` wins: a file's, where `size` was typed.
 
     `base`, the settings of a run to go on with, takes the place of the defaults.
 
@@ -184,7 +191,7 @@ def resolve(
 
     chosen = backend or (base.backend if base else DEFAULT_BACKEND)
     if backend is None:
-        for layer in layers:
+        for layer in (*below, *layers):
             value = layer.tables.get("model", {}).get("backend")
             if value is not None:
                 chosen = convert(value, Literal[tuple(BACKENDS)], "model.backend", layer.where("model", "backend"))
@@ -200,9 +207,9 @@ def resolve(
         values = base.to_dict()
         if values["model"].pop("backend") != chosen:
             values["model"] = {}  # of another network; that the backend differs is for the caller to refuse
-    values["model"] |= entry.sizes[size] if size else {}
+    sized = [Layer(f"--size {size}", {"model": dict(entry.sizes[size])})] if size else []
     others = {key: name for name, other in BACKENDS.items() for key in keys(other.settings) if key not in known["model"]}
-    for layer in layers:
+    for layer in (*below, *sized, *layers):
         for table, found in known.items():
             for key, value in layer.tables.get(table, {}).items():
                 if (table, key) == ("model", "backend"):

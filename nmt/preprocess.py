@@ -150,10 +150,15 @@ def preprocess(options: Options, voice: Voice) -> Report:
             valid, valid_pairs = write_valid(directory, ((chunk.source, chunk.target) for chunk in given.chunks()), encoder)
         else:
             held_out = _choose(survey.candidates, len(reserved), encoder)
+            if len(held_out) < len(reserved):
+                voice.warn(
+                    f"{len(held_out):,} pairs are set aside for validation, not {len(reserved):,}: "
+                    f"of the {len(survey.candidates):,} drawn for it, the others are empty or too long once they are subwords"
+                )
             aside = {pair.number for pair in held_out}
             texts = [pair.source for pair in held_out], [pair.target for pair in held_out]
             valid, valid_pairs = write_valid(directory, [texts], encoder)
-        sides = _statistics(survey, vocabulary, options)
+        sides = _statistics(survey, vocabulary)
         with voice.progress("encoding", "pairs", survey.read) as progress:
             train, repeated = write_train(
                 directory, corpus, TextFilter(options.dedup), aside, valid_pairs, encoder, sides, progress.advance
@@ -247,7 +252,10 @@ def _borrow(path: Path, options: Options, voice: Voice) -> Vocabulary:
 
 
 def _train_vocabulary(corpus: Corpus, survey: Survey, reserved: set[int], options: Options, voice: Voice) -> Vocabulary:
-    """Subword models of a sample of the pairs; the validation set is not in it."""
+    """Subword models of a sample of the pairs that are not `reserved` for validation.
+
+    The few that take the place of reserved ones too long for the limits may be in it: that shows only once there are subwords.
+    """
     recipe = Recipe(
         options.tokenizer,
         options.vocab_size,
@@ -308,12 +316,9 @@ def _choose(candidates: list[Pair], size: int, encoder: Encoder) -> list[Pair]:
     return sorted(encoder.fit(encoder.encode(candidates), Drops()).pairs[:size])
 
 
-def _statistics(survey: Survey, vocabulary: Vocabulary, options: Options) -> tuple[SideStatistics, SideStatistics]:
+def _statistics(survey: Survey, vocabulary: Vocabulary) -> tuple[SideStatistics, SideStatistics]:
     stride = max(survey.text // ROUND_TRIPS, 1)
-    return (
-        SideStatistics(vocabulary.source, options.max_length, stride),
-        SideStatistics(vocabulary.target, options.max_length, stride),
-    )
+    return SideStatistics(vocabulary.source, stride), SideStatistics(vocabulary.target, stride)
 
 
 def _say_result(valid: Split, repeated: int, options: Options, voice: Voice) -> None:

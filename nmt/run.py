@@ -83,8 +83,11 @@ class Log:
 
     def write(self, event: Mapping[str, Any]) -> None:
         line = json.dumps({key: _finite(value) for key, value in event.items()}, allow_nan=False) + "\n"
-        with open(self._path, "ab") as stream:
-            stream.write(line.encode())
+        try:
+            with open(self._path, "ab") as stream:
+                stream.write(line.encode())
+        except OSError as error:
+            raise NmtError(f"{self._path}: cannot be written ({reason(error)})") from error
 
     def size(self) -> int:
         """Bytes so far, now safe on the disk."""

@@ -32,6 +32,7 @@ from nmt.data.subword import Recipe, Subword, train_subword
 from nmt.errors import NmtError
 from nmt.models import BACKENDS, build
 from nmt.models.base import Seq2Seq
+from nmt.run import Log
 from tests.memory import output_of, peak
 from tests.toys import config, words
 
@@ -325,6 +326,21 @@ def test_the_mean_of_a_run_is_that_of_its_checkpoints(tmp_path: Path) -> None:
         average([tmp_path / "run"], tmp_path / "five", last=5)
     with pytest.raises(NmtError, match="which is to be read"):
         average([tmp_path / "two"], tmp_path / "two", overwrite=True)
+
+
+def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
+    model, optimizer = stepped(tmp_path / "run", 0)
+    settings, subword = described(config("rnn")), trained_subword(1)
+    save_checkpoint(tmp_path / "run", 0, model, optimizer, {}, settings, subword, subword, 3)
+    with pytest.raises(NmtError, match="has no best model yet"):
+        average([tmp_path / "run"], tmp_path / "mean")
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NmtError, match=r"log\.jsonl: cannot be written \(no such file"):
+        Log(tmp_path / "gone" / "log.jsonl", 0).write({})
+    with pytest.raises(NmtError, match=r"source\.model: cannot be written \(no such file"):
+        checkpoint.write_config(tmp_path / "gone", described(config("rnn")), trained_subword(1), trained_subword(1))
 
 
 def test_models_that_are_not_alike_have_no_mean(tmp_path: Path) -> None:

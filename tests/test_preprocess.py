@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import nmt.data.corpus
+from nmt.data.corpus import Corpus
 from nmt.data.report import Report
 from nmt.data.shards import Dataset, ParallelData
 from nmt.data.text import read_lines
@@ -472,3 +474,48 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         sizes.append(sum(os.path.getsize(path) for path in paths))
     assert sizes[1] > peaks[0], "this test could not fail"
     assert peaks[1] < 2 * peaks[0]
+
+
+def test_an_output_that_holds_an_input_is_refused(files: Options) -> None:
+    run(files)
+    inside = write(Path(files.output) / "raw.en", ["one"] * 300)
+    with pytest.raises(NmtError, match="which is to be read"):
+        run(replace(files, source=inside, overwrite=True))
+    assert os.path.exists(inside)
+
+
+def test_a_validation_set_that_cannot_be_filled_is_said(files: Options, tmp_path: Path) -> None:
+    """Of 300 pairs 20 are short enough, and 100 are drawn for a set of 50."""
+    lines = [f"{number:03}" if number % 15 == 0 else f"{number:03}" * 9 for number in range(300)]
+    source, target = write(tmp_path / "b.en", lines), write(tmp_path / "b.de", lines)
+    report, recorder = run(replace(files, source=source, target=target, tokenizer="char", max_length=10, valid_size=50))
+    aside = report.values["pairs"]["valid"]
+    assert 0 < aside < 20
+    assert any(f"{aside} pairs are set aside for validation, not 50" in message for message in recorder.warned)
+
+
+def test_a_limit_costs_nothing_however_high(files: Options) -> None:
+    assert run(files)[0].values["source"] == run(replace(files, max_length=10**15, overwrite=True))[0].values["source"]
+
+
+def test_no_room_for_the_copy_of_a_pipe_is_not_said_of_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.data.corpus.rereadable", lambda path: False)
+    path = write(tmp_path / "a", ["x" * 1000] * 1000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(NmtError, match=r"copy\.source: cannot be written"):
+            Corpus(path, path, "strict", tmp_path / "copy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("key", ["format", "vocabulary", "splits", "languages"])
+def test_an_edited_configuration_is_named(files: Options, key: str) -> None:
+    run(files)
+    path = Path(files.output, "config.json")
+    config = json.loads(path.read_text())
+    for changed in ({name: value for name, value in config.items() if name != key}, {**config, key: None}):
+        path.write_text(json.dumps(changed))
+        with pytest.raises(NmtError, match=r"config\.json: is damaged or was edited"):
+            Dataset.open(path.parent)

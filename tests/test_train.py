@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from nmt import checkpoint, loss
 from nmt.checkpoint import checkpoints, load_model
+from nmt.cli import main
 from nmt.console import Console, Progress
 from nmt.data.batching import batches
 from nmt.data.shards import Dataset
@@ -629,6 +630,17 @@ def test_scheduled_sampling_has_all_target_tokens_in_its_loss(share: float, digi
     run(digits, tmp_path / "decaying", config("rnn", max_steps=5, teacher_forcing_end=0.0))
     decaying = events(tmp_path / "decaying", "train")
     assert decaying[0] == forced[0] and decaying[-1]["nll"] != forced[-1]["nll"]
+
+
+def test_a_size_that_is_typed_wins_over_the_file(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+    monkeypatch.setattr("nmt.train.train", lambda dataset, run, config, console, **options: widths.append(config.model.width))
+    file = tmp_path / "recipe.toml"
+    file.write_text('[model]\nwidth = 64\n[train]\nsize = "small"\n')
+    words = ["train", str(digits.path), "-o", str(tmp_path / "run"), "--backend", "rnn", "--config", str(file), "--threads", "1"]
+    for more in ([], ["--size", "tiny"], ["--size", "tiny", "--set", "model.width=32"]):
+        assert main([*words, *more]) == 0
+    assert widths == [64, 256, 32]
 
 
 def test_a_console_says_what_is_trained_and_how_it_ended(

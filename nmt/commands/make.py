@@ -16,11 +16,11 @@ from nmt.options import (
     ConfigFile,
     Debug,
     Device,
-    Errors,
     Overwrite,
     Quiet,
     Threads,
     argument,
+    given,
     list_settings,
     option,
 )
@@ -68,7 +68,14 @@ def preprocess(
         float | None, option("Drop pairs one side of which is R times longer.", panel="Filters", metavar="R", least=1)
     ] = None,
     dedup: Annotated[bool, option("Drop repeated pairs; takes memory by the number of pairs.", "--dedup", panel="Filters")] = False,
-    errors: Errors = "strict",
+    errors: Annotated[
+        Literal["strict", "replace"],
+        option(
+            "Invalid UTF-8: stop, or count and drop the pair (in a validation set: put U+FFFD).",
+            panel=TEXT,
+            metavar="strict|replace",
+        ),
+    ] = "strict",
     vocab_sample: Annotated[
         int, option("Pairs that the subword trainer sees, at most.", panel="Vocabulary", metavar="N", least=1)
     ] = 150_000,
@@ -194,8 +201,11 @@ def train(
                 raise UsageError(f"{assignment.origin} and --{key.replace('_', '-')} are one setting: give it once")
         if backend is not None and "backend" in assignment.tables.get("model", {}):
             raise UsageError(f"{assignment.origin} and --backend are one setting: give it once")
-    layers = [*([context.obj] if context.obj else []), *assignments, Layer("the command line", {"train": flags})]
-    resolve(backend, size, layers)  # wrong usage comes first, whatever the files hold
+    file = [context.obj] if context.obj else []
+    typed = bool(given(context, "size"))  # then it wins over the file, as the whole command line does
+    below, above = (file, []) if typed else ([], file)
+    layers = [*above, *assignments, Layer("the command line", {"train": flags})]
+    resolve(backend, size, layers, below=below)  # wrong usage comes first, whatever the files hold
 
     from nmt.allocator import keep_freed_memory
     from nmt.checkpoint import CONFIG, read_config
@@ -212,7 +222,7 @@ def train(
     run(
         dataset,
         Path(output),
-        resolve(backend, size, layers, base),
+        resolve(backend, size, layers, base, below),
         Console(quiet),
         resume=resume,
         init_from=Path(init_from) if init_from else None,

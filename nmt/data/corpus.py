@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import BinaryIO, Literal, NamedTuple, get_args
 
-from nmt.data.text import BLOCK, Errors, display, open_bytes, read_lines, rereadable
+from nmt.data.text import BLOCK, Errors, display, open_bytes, read_lines, reason, rereadable
 from nmt.errors import NmtError
 
 CHUNK = 4096
@@ -126,6 +126,15 @@ class Corpus:
             first += len(src)
 
 
+def _write(stream: BinaryIO, to: Path, data: bytes) -> None:
+    """All of `data`. NmtError that names the copy: an OSError would be taken for one of what is read."""
+    try:
+        while data:
+            data = data[stream.write(data) :]
+    except OSError as error:
+        raise NmtError(f"{to}: cannot be written ({reason(error)})") from None
+
+
 def _spooled(paths: Sequence[str], copies: Sequence[Path]) -> list[Side]:
     """Where each text can be read again and again: its own place, or the copy made here of a pipe.
 
@@ -135,9 +144,9 @@ def _spooled(paths: Sequence[str], copies: Sequence[Path]) -> list[Side]:
 
     def copy(path: str, to: Path) -> None:
         try:
-            with open_bytes(path, display(path)) as read, open(to, "wb") as written:
+            with open(to, "wb", buffering=0) as written, open_bytes(path, display(path)) as read:
                 while data := read(BLOCK):
-                    written.write(data)
+                    _write(written, to, data)
         except BaseException as error:
             failures.append(error)
 

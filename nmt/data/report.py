@@ -20,17 +20,19 @@ MOST_FREQUENT = 20
 class SideStatistics:
     """Counts of one side of the training pairs, taken chunk by chunk."""
 
-    def __init__(self, subword: Subword, max_length: int, stride: int) -> None:
-        """`max_length` is the longest line in subwords; each `stride`-th line is decoded again for the round trip."""
+    def __init__(self, subword: Subword, stride: int) -> None:
+        """Each `stride`-th line is decoded again for the round trip."""
         self._subword = subword
         self._stride = stride
-        self._lengths = np.zeros(max_length + 1, np.int64)  # lines of each length: exact quantiles in flat memory
+        self._lengths = np.zeros(1, np.int64)  # lines of each length up to the longest: exact quantiles in flat memory
         self._words = self._unknown = self._tried = self._same = self._lines = 0
         self._characters: Counter[str] = Counter()
 
     def add(self, lines: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """More lines and their subwords."""
-        self._lengths += np.bincount(np.fromiter(map(len, ids), np.int64, len(ids)), minlength=len(self._lengths))
+        found = np.bincount(np.fromiter(map(len, ids), np.int64, len(ids)), minlength=len(self._lengths))
+        found[: len(self._lengths)] += self._lengths
+        self._lengths = found
         for line, line_ids in zip(lines, ids, strict=True):
             self._words += len(line.split())
             if UNK in line_ids:

@@ -168,6 +168,15 @@ class Dataset:
         config = read_json(path / "config.json") if (path / "config.json").is_file() else None
         if not isinstance(config, dict) or config.get("kind") != "data":
             raise NmtError(f"{path}: not a directory that nmt preprocess made")
+        try:
+            return cls._open(path, config)
+        except (KeyError, TypeError, ValueError) as error:
+            raise NmtError(
+                f"{path / 'config.json'}: is damaged or was edited ({type(error).__name__}: {error}); run nmt preprocess again"
+            ) from error
+
+    @classmethod
+    def _open(cls, path: Path, config: dict[str, Any]) -> "Dataset":
         if config["format"] > FORMAT:
             raise NmtError(
                 f"{path}: made by nmt {config['version']}, which is newer than this one; upgrade nmt, or preprocess again"
@@ -182,7 +191,9 @@ class Dataset:
             )
             return ParallelData(src, tgt)
 
-        return cls(path, config, source, target, pairs("train"), pairs("valid"))
+        opened = cls(path, config, source, target, pairs("train"), pairs("valid"))
+        _ = opened.shared, opened.languages  # read now: later nobody would say which file lacks them
+        return opened
 
     @property
     def shared(self) -> bool:
