@@ -1,4 +1,4 @@
-"""`python -m nmt` is `nmt`; `torchrun -m nmt train …` starts here."""
+"""`python -m nmt` is `nmt`."""
 
 import sys
 
