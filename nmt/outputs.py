@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nmt.alignment import pharaoh
 from nmt.data.text import Errors, TextWriter, display, is_full, open_text, read_lines, reason, rereadable, sync
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
@@ -34,7 +35,7 @@ class Layout:
         if self.scores:
             columns.append(f"{translation.hypotheses[0].score:.6f}")
         if self.alignments:
-            columns.append(" ".join(f"{source}-{target}" for source, target in links))
+            columns.append(pharaoh(links))
         return ["\t".join(columns)]
 
 

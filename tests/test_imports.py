@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "nmt.score": {"nmt.errors"},
     "nmt.scoreboard": {"nmt.score"},
     "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.errors"},
-    "nmt.outputs": {"nmt.results", *TEXT},
+    "nmt.outputs": {"nmt.alignment", "nmt.results", *TEXT},
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.vocab"},
     "nmt.alignment": {"nmt.vocab"},
     "nmt.heatmap": {"nmt.errors"},

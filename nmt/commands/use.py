@@ -5,10 +5,10 @@ torch and the rest are imported inside the commands, so that `--help` answers at
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,6 @@ from nmt.options import COMMON, OUTPUT, TEXT, ConfigFile, Debug, Device, Errors,
 
 if TYPE_CHECKING:
     from nmt.results import Translation
-    from nmt.search.base import Search
 
 SEARCH = "Search"
 
@@ -113,17 +112,16 @@ def translate(
 
     from nmt.allocator import keep_freed_memory
     from nmt.results import Statistics
-    from nmt.search import Beam, Greedy, Sampling
+    from nmt.search import STRATEGIES
     from nmt.stream import arriving
     from nmt.translate import Options, Translator
 
-    strategies: dict[str, Callable[[], Search]] = {
-        "beam": lambda: Beam(beam_size, length_penalty, no_repeat_ngram),
-        "greedy": lambda: Greedy(length_penalty, no_repeat_ngram),
-        "sample": lambda: Sampling(seed, temperature, top_k, top_p, min_p, n_best, length_penalty, no_repeat_ngram),
+    own: dict[str, dict[str, Any]] = {
+        "beam": {"size": beam_size},
+        "sample": {"seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "samples": n_best},
     }
     options = Options(
-        search=strategies[search](),
+        search=STRATEGIES[search](length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram, **own.get(search, {})),
         n_best=n_best,
         unique=unique,
         max_length=max_length,

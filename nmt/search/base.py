@@ -38,9 +38,6 @@ NOTHING = PAD
 MOST_PENALTY = 20
 """Exponents beyond it overflow at lengths that occur; 0 to 2 is what people use."""
 
-LENGTH_PENALTY = "A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations"
-NO_REPEAT_NGRAM = "never produce a sequence of so many subwords twice in a translation; 0 is off"
-
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -229,6 +226,18 @@ def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float,
     )
 
 
+def report(results: list[list[Hypothesis]], place: Tensor, paths: Paths, done: Tensor, alpha: float) -> None:
+    """Put the hypotheses of the sentences that are `done` (B,) where `place` (B,) says.
+
+    All leave the device together: each transfer from a GPU waits for it.
+    """
+    over = done.nonzero().flatten()
+    ended = paths.select(over)
+    ended = Paths(ended.tokens.cpu(), ended.token_log_probs.cpu(), ended.log_prob.cpu())
+    for row, sentence in enumerate(place[over].tolist()):
+        results[sentence] = ended.hypotheses(row, alpha)
+
+
 def constrain(log_probs: Tensor, paths: Paths, sentences: Sentences, no_repeat_ngram: int) -> None:
     """Set to -inf, in place, what may not follow `paths` among `log_probs` (R, V)."""
     forced = sentences.prefix[:, paths.length : paths.length + 1]  # (B, 1), or (B, 0) once all prefixes are behind
@@ -262,14 +271,15 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest of each row of `values` (N, V), largest first, and their columns; of equal values the lower column first.
 
     `torch.topk` leaves open which of equal values it takes, and in what order; a search that must not depend on the batch
-    cannot. Columns of -inf may come in any choice and order: they are no candidates.
+    cannot. On a GPU the choice among equals of the last remains topk's: to ask whether there are any would wait for the device
+    at each step, and the promise is for CPUs. Columns of -inf may come in any choice and order: they are no candidates.
     """
     count = min(count, values.shape[1])
     found, columns = values.topk(min(count + 1, values.shape[1]), dim=1)  # one more shows whether the choice was free
     columns, order = columns.sort(dim=1)
     found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
     columns = columns.gather(1, order)
-    if found.shape[1] > count:
+    if found.shape[1] > count and values.device.type == "cpu":
         tied = (found[:, count - 1] == found[:, count]) & (found[:, count] > -math.inf)
         if tied.any():  # rare in float32; then sort these rows whole
             rows = tied.nonzero().squeeze(1)

@@ -11,7 +11,7 @@ Legend: B sentences, K size of the beam, w ≤ K live hypotheses a sentence now,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from torch import Tensor
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq, State
 from nmt.search.base import (
-    LENGTH_PENALTY,
-    NO_REPEAT_NGRAM,
     NOTHING,
     Hypothesis,
     Paths,
@@ -30,6 +28,7 @@ from nmt.search.base import (
     constrain,
     end_where_full,
     length_penalty,
+    report,
     top,
 )
 from nmt.search.greedy import Greedy
@@ -45,10 +44,14 @@ class Beam:
     stop rule above it would be a little more than that.
     """
 
-    size: Annotated[int, "hypotheses kept for each sentence"] = 5
-    length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
-    no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
-    n_best: Annotated[int | None, "hypotheses returned; all `size` where not said"] = None
+    size: int = 5
+    """Hypotheses kept for each sentence."""
+    length_penalty: float = 0.0
+    """A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations."""
+    no_repeat_ngram: int = 0
+    """Never produce a sequence of so many subwords twice in a translation; 0 is off."""
+    n_best: int | None = None
+    """Hypotheses returned; all `size` where not said."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -92,8 +95,7 @@ class Beam:
             live, rows = best_live(candidates, rows, min(self.size, candidates.width - live.width))
             done = self.done(live, finished, sentences.limit, penalties)
             if done.any():
-                for sentence in done.nonzero().flatten().tolist():
-                    results[int(sentences.place[sentence])] = finished.hypotheses(sentence, self.length_penalty)
+                report(results, sentences.place, finished, done, self.length_penalty)
                 keep = (~done).nonzero().flatten()
                 sentences, finished, live, rows = sentences.select(keep), finished.select(keep), live.select(keep), rows[keep]
             state = reorder(state, rows.flatten(), len(token))

@@ -5,15 +5,13 @@ Legend: B sentences, K hypotheses a sentence, R = B·K rows, V target vocabulary
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from nmt.models.base import Seq2Seq
 from nmt.search.base import (
-    LENGTH_PENALTY,
-    NO_REPEAT_NGRAM,
     NOTHING,
     Hypothesis,
     Paths,
@@ -22,6 +20,7 @@ from nmt.search.base import (
     check_options,
     constrain,
     end_where_full,
+    report,
     rows_of,
 )
 
@@ -33,8 +32,10 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 class Greedy:
     """One hypothesis a sentence. Of equally probable tokens the lower id is taken."""
 
-    length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
-    no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
+    length_penalty: float = 0.0
+    """A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations."""
+    no_repeat_ngram: int = 0
+    """Never produce a sequence of so many subwords twice in a translation; 0 is off."""
 
     def __post_init__(self) -> None:
         check_options(self.length_penalty, self.no_repeat_ngram)
@@ -84,8 +85,7 @@ def walk(
         paths = follow(log_probs, choose(log_probs, sentences.place, paths.length), paths, sentences)
         done = paths.ended().all(dim=1)
         if done.any():
-            for sentence in done.nonzero().flatten().tolist():
-                results[int(sentences.place[sentence])] = paths.hypotheses(sentence, alpha)
+            report(results, sentences.place, paths, done, alpha)
             keep = (~done).nonzero().flatten()
             sentences, paths, state = sentences.select(keep), paths.select(keep), state.select(rows_of(keep, width))
         token = paths.tokens[:, :, -1].flatten()

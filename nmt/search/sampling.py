@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq
-from nmt.search.base import LENGTH_PENALTY, NO_REPEAT_NGRAM, Hypothesis, Sentences, check_n_best, check_options, top
+from nmt.search.base import Hypothesis, Sentences, check_n_best, check_options, top
 from nmt.search.greedy import best, walk
 
 
@@ -33,14 +33,22 @@ class Sampling:
     `log_prob` is the network's own, at temperature 1 and without filters. Temperature 0 is greedy search, and so is top-k 1.
     """
 
-    seed: Annotated[int, "seed of the draws; a line's draws depend on it and on the line alone"] = 1
-    temperature: Annotated[float, "τ in p ~ exp(z / τ); 0 takes the most probable token"] = 1.0
-    top_k: Annotated[int, "draw from the k most probable tokens; 0 is off"] = 0
-    top_p: Annotated[float, "draw from the fewest most probable tokens that make up p, and equals of the last; 1 is off"] = 1.0
-    min_p: Annotated[float, "draw from tokens at least p times as probable as the most probable one; 0 is off"] = 0.0
-    samples: Annotated[int, "hypotheses drawn for each sentence"] = 1
-    length_penalty: Annotated[float, LENGTH_PENALTY] = 0.0
-    no_repeat_ngram: Annotated[int, NO_REPEAT_NGRAM] = 0
+    seed: int = 1
+    """Seed of the draws; a line's draws depend on it and on the line alone."""
+    temperature: float = 1.0
+    """τ in p ~ exp(z / τ); 0 takes the most probable token."""
+    top_k: int = 0
+    """Draw from the k most probable tokens; 0 is off."""
+    top_p: float = 1.0
+    """Draw from the fewest most probable tokens that make up p, and equals of the last; 1 is off."""
+    min_p: float = 0.0
+    """Draw from tokens at least p times as probable as the most probable one; 0 is off."""
+    samples: int = 1
+    """Hypotheses drawn for each sentence."""
+    length_penalty: float = 0.0
+    """A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations."""
+    no_repeat_ngram: int = 0
+    """Never produce a sequence of so many subwords twice in a translation; 0 is off."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
