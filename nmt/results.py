@@ -84,14 +84,12 @@ class Statistics:
     """Counts of what a person should hear of at the end."""
 
     lines: int = 0
-    empty: int = 0
     cut: int = 0
     truncated: int = 0
     split: int = 0
 
     def add(self, translation: Translation) -> None:
         self.lines += 1
-        self.empty += not translation.source
         self.cut += translation.cut
         self.truncated += translation.truncated
         self.split += translation.split

@@ -60,7 +60,8 @@ class Options:
     max_length_ratio: float | None = None
     """The same, as a multiple of the source's subwords (rounded up)."""
     batch_tokens: int = 4000
-    """The most source positions of a batch, `</s>` counted, whatever the beam; a longer sentence runs alone."""
+    """The most source positions of a batch, `</s>` counted, whatever the beam; a longer sentence runs alone, a short one
+    counts as `LEAST_WIDTH`."""
     batch_lines: int | None = None
     """The most lines read ahead; 1 answers each line before the next is read."""
     overlong: Literal["truncate", "split", "error"] = "truncate"

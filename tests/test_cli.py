@@ -40,7 +40,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "train": """output backend size config set max-steps max-epochs max-minutes batch-tokens accumulate resume init-from
             overwrite device precision compile no-compile list-options threads seed quiet""",
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
-            format scores alignments attention prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache seed errors
+            format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache seed errors
             overlong continue device threads config quiet""",
         "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
         "logprob": "format output device threads config quiet",
@@ -97,6 +97,7 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["translate", "m", "h", "-o", "o", "--continue", "--attention", "d"], "--attention"),
         (["translate"], "MODEL"),
         (["score", "h"], "--reference"),
+        (["score", "h", "-r", "h", "--sentence", "--bootstrap", "9"], "--bootstrap"),
         (["score", "h", "-r", "r", "-m", "blue"], "--metric must be one of bleu, chrf, chrf++, ter, not blue"),
         (["train", "d", "-o", "r", "--set", "train.warmpu=3"], "did you mean 'warmup'?"),
         (["train", "d", "-o", "r", "--set", "model.cell=gru"], "model.cell belongs to the backend rnn"),
@@ -274,6 +275,13 @@ def test_unequal_counts_name_both_files(capsys: pytest.CaptureFixture[str], tmp_
     for words in (["score", short, "-r", long], ["score", long, "-r", short], ["score", short, "-r", short, "-r", long]):
         code, told = refused(capsys, *words)
         assert code == 1 and str(short) in told and str(long) in told
+
+
+def test_a_doubt_about_several_systems_is_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = [str(text(tmp_path / name, "This is tokenised , as it seems .")) for name in ("a", "b", "reference")]
+    assert main(["score", *files[:2], "-r", files[2], "-m", "chrf"]) == 0
+    warned = capsys.readouterr().err
+    assert warned.count("the reference looks tokenised") == 1 and f"{files[0]}, {files[1]}: the reference" in warned
 
 
 def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

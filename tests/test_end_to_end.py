@@ -300,6 +300,21 @@ def test_prefixes_alignments_and_pictures(capsys: pytest.CaptureFixture[str], to
     assert code == 1 and "12" in told and "100" in told
 
 
+def test_pictures_in_png_tell_what_no_font_shows_and_many_are_told_once(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.commands.use.MANY_PICTURES", 1)
+    monkeypatch.setattr("nmt.heatmap.draw", lambda source, target, weights, path: Path(path).touch() or "\U00017000")
+    source = text(tmp_path / "source", "one", "two", "three")
+    for kind in ("svg", "png"):
+        words = ("translate", toy / "rnn", source, "--attention", tmp_path / kind, "--attention-format", kind)
+        assert main([str(word) for word in words]) == 0
+        warned = capsys.readouterr().err
+        assert warned.count("--attention has drawn 1 lines") == 1
+        assert warned.count("no font here can show \U00017000:") == (kind == "png")
+        assert len(list((tmp_path / kind).glob(f"line-*.{kind}"))) == 3
+
+
 def test_searches_and_their_limits(capsys: pytest.CaptureFixture[str], toy: Path) -> None:
     base = ("translate", toy / "transformer", toy / "test.src")
     greedy = out(capsys, *base, "--search", "greedy")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SEARCH = "Search"
 
+MANY_PICTURES = 1000
+"""More are drawn, but hardly meant: each takes longer than its translation."""
+
 
 def translate(
     context: typer.Context,
@@ -41,6 +44,7 @@ def translate(
     attention: Annotated[
         str | None, option("Draw the attention of each line there, line-000001.svg and so on.", panel=OUTPUT, metavar="DIR")
     ] = None,
+    attention_format: Annotated[Literal["svg", "png"], option("Of these pictures.", panel=OUTPUT, metavar="svg|png")] = "svg",
     continue_: Annotated[bool, option("Go on with a stopped job; finished lines are kept.", "--continue", panel=OUTPUT)] = False,
     search: Annotated[
         Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
@@ -55,7 +59,7 @@ def translate(
     ] = None,
     max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
     prefix: Annotated[
-        str | None, option("What each translation must begin with, one a line.", panel=SEARCH, metavar="FILE")
+        str | None, option("What each translation must begin with, one a line; one subword more may follow.", panel=SEARCH, metavar="FILE")
     ] = None,
     temperature: Annotated[float, option("Sampling: below 1 bolder, 0 is greedy.", panel=SEARCH, metavar="T", least=0)] = 1.0,
     top_k: Annotated[int, option("Sampling: among the K likeliest; 0: all.", panel=SEARCH, metavar="K", least=0)] = 0,
@@ -105,8 +109,10 @@ def translate(
     if continue_:
         jobs = unfinished(jobs, n_best)
         done = sum(job.done for job in jobs)
-        lines_are = "line is" if done == 1 else "lines are"
-        console.say(f"{done:,} {lines_are} done already" if jobs else f"{output} is whole already")
+        if not jobs:
+            console.say(f"{output} is whole already")
+        elif done:
+            console.say(f"{done:,} line{' is' if done == 1 else 's are'} done already")
     if not jobs:
         return
 
@@ -140,13 +146,17 @@ def translate(
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = read_lines(prefix, errors) if prefix else None
     statistics = Statistics()
+    unseen: set[str] = set()
     translations = translator.translate(lines, options, prefixes, traffic.place)
     try:
         with console.progress("translating", "lines", traffic.total()) as progress:
             for translation in traffic.write(translations, Layout(format == "jsonl", scores, alignments)):
                 statistics.add(translation)
                 if attention is not None:
-                    _draw(translation, attention, statistics.lines)
+                    picture = os.path.join(attention, f"line-{statistics.lines:06}.{attention_format}")
+                    unseen.update(_draw(translation, picture))
+                    if statistics.lines == MANY_PICTURES + 1:
+                        console.warn(f"--attention has drawn {MANY_PICTURES:,} lines, and draws all that follow")
                 progress.advance()
     except (KeyboardInterrupt, SystemExit):
         if resumable and kept(jobs):
@@ -154,6 +164,8 @@ def translate(
         raise
     for message in statistics.messages():
         console.warn(message)
+    if unseen and attention_format == "png":  # in an SVG text stays text, and the viewer may have other fonts
+        console.warn(f"no font here can show {''.join(sorted(unseen))}: the pictures have boxes in their place")
     if traffic.replaced:
         console.warn(replaced(traffic.replaced))
 
@@ -165,15 +177,16 @@ def _refuse_misfits(context: typer.Context, search: str) -> None:
         raise UsageError(f"{word} is an option of --search {'beam' if word == '--beam-size' else 'sample'}, not of {search}")
 
 
-def _draw(translation: "Translation", directory: str, number: int) -> None:
-    """The picture of one line's attention; none for a blank line."""
+def _draw(translation: "Translation", path: str) -> str:
+    """The picture of one line's attention, none for a blank line; the characters that no font here can show."""
     from nmt.heatmap import draw
     from nmt.vocab import EOS, SYMBOLS
 
-    if translation.source and translation.attention is not None:
-        best = translation.hypotheses[0]
-        target = [*best.tokens, SYMBOLS[EOS]][: len(best.token_log_probs)]
-        draw(translation.source, target, translation.attention, os.path.join(directory, f"line-{number:06}.svg"))
+    if not translation.source or translation.attention is None:
+        return ""
+    best = translation.hypotheses[0]
+    target = [*best.tokens, SYMBOLS[EOS]][: len(best.token_log_probs)]
+    return draw(translation.source, target, translation.attention, path)
 
 
 def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
@@ -272,6 +285,8 @@ def score(
         from nmt.translate import choose_device
 
         choose_device(device)
+    if bootstrap and sentence:
+        raise UsageError("--bootstrap resamples whole texts: it does not go with --sentence")
     if bootstrap == 1:
         raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
     check_inputs(*hypotheses, *reference)
@@ -282,9 +297,12 @@ def score(
             scoring.check_counts(path, len(lines), reference[0], len(references[0]))
     if told:
         console.warn(replaced(len(told)))
+    doubts: dict[str, list[str]] = {}  # what is said of the reference is said of each hypothesis
     for path, lines in zip(hypotheses, systems, strict=True):
-        for message in scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang):
-            console.warn(f"{path}: {message}")
+        for message in dict.fromkeys(scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang)):
+            doubts.setdefault(message, []).append(path)
+    for message, paths in doubts.items():
+        console.warn(f"{', '.join(paths)}: {message}")
     names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
     how = (references, metrics, tokenize, lowercase, target_lang)
     if sentence:
