@@ -59,7 +59,8 @@ def translate(
     ] = None,
     max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
     prefix: Annotated[
-        str | None, option("What each translation must begin with, one a line; one subword more may follow.", panel=SEARCH, metavar="FILE")
+        str | None,
+        option("What each translation must begin with, one a line; one subword more may follow.", panel=SEARCH, metavar="FILE"),
     ] = None,
     temperature: Annotated[float, option("Sampling: below 1 bolder, 0 is greedy.", panel=SEARCH, metavar="T", least=0)] = 1.0,
     top_k: Annotated[int, option("Sampling: among the K likeliest; 0: all.", panel=SEARCH, metavar="K", least=0)] = 0,
