@@ -27,8 +27,8 @@ OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, CHECKPOINTS)
 def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     """Makes RUN if need be, and holds it against other processes; a process that dies holds nothing.
 
-    NmtError where it is another's, cannot be written, holds something without leave to resume or overwrite (and then only what
-    runs hold is removed), or is to be resumed and is no run.
+    NmtError where it is another's or data, cannot be written, holds something without leave to resume or overwrite (and then only
+    what runs hold is removed), or is to be resumed and is no run.
     """
     if resume and not path.is_dir():
         raise NmtError(f"{path}: no such run; leave out --resume to begin it")

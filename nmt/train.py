@@ -219,7 +219,8 @@ class _Training:
         if share == 1:
             return self.forward(batch.src, batch.src_lengths, batch.prefix)
         memory = self.model.encode(batch.src, batch.src_lengths)
-        # Autocast keeps its copies of weights: those made without gradient here would serve `decode` (pytorch issue 112583).
+        # Autocast keeps its copies of weights: before torch mended it (issue 112583), those made here without gradient served
+        # `decode` too, and the weights learned nothing.
         with self.autocast(cache=False):
             prefix = mixed_prefix(self.model, batch.prefix, memory, share, torch.Generator().manual_seed(seed))
         return self.model.decode(prefix, memory)
