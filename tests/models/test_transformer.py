@@ -253,12 +253,15 @@ def test_embeddings_are_scaled_then_positions_added_then_dropped() -> None:
 
 
 def test_initial_weights() -> None:
-    """Xavier's bound for each matrix by itself, however fused; embeddings of variance 1/d; PAD is the zero vector."""
+    """Xavier's bound for each matrix by itself, however fused, over √sublayers for those that write into the residual stream;
+    embeddings of variance 1/d; PAD is the zero vector."""
     model = network("transformer", 2000, 1500, False, width=48, layers=2, heads=4, feed_forward=100)
     square, feed_forward = math.sqrt(6 / 96), math.sqrt(6 / 148)
     for name, module in model.named_modules():
         if isinstance(module, Linear) and name != "output":
             bound = feed_forward if "feed_forward" in name else square
+            if name.endswith((".output", ".outer")):
+                bound /= math.sqrt(4 if name.startswith("encoder") else 6)  # two layers of two or three sublayers
             largest = module.weight.abs().max()
             assert 0.98 * bound < largest <= bound, name
             assert abs(module.weight.std() - bound / math.sqrt(3)) < 0.03 * bound, name
