@@ -14,7 +14,7 @@ help:
 	@echo 'test         the tests (4 minutes on two cores)'
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (3 minutes)'
-	@echo 'demo         train and compare both backends on a corpus made on the spot (5 minutes); PAIR=de-en for another'
+	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, score (NMT_DATA=DIR takes the data from a folder):'
