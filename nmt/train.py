@@ -22,8 +22,8 @@ from nmt import checkpoint, loss
 from nmt.config import Config
 from nmt.console import Console, Progress, rate, seconds
 from nmt.data.batching import Batch
+from nmt.data.files import read_json, write_json
 from nmt.data.shards import Dataset
-from nmt.data.text import read_json, write_json
 from nmt.data.updates import Feed, Update
 from nmt.errors import NmtError
 from nmt.models import build
