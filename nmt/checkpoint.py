@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 import nmt
 from nmt.config import Config
+from nmt.data.files import check_directory, new_directory, read_json, reason, sync, write_json
 from nmt.data.subword import Subword
-from nmt.data.text import check_directory, new_directory, read_json, reason, sync, write_json
 from nmt.errors import NmtError, UsageError
 from nmt.models import build
 from nmt.models.base import Seq2Seq

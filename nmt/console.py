@@ -62,19 +62,23 @@ class Console:
             self._print(line)
 
     @contextmanager
-    def progress(self, label: str, unit: str, total: int | None = None, start: int = 0) -> "Iterator[Progress]":
+    def progress(
+        self, label: str, unit: str, total: int | None = None, start: int = 0, until: float | None = None
+    ) -> "Iterator[Progress]":
         """Progress of work counted in `unit` ("lines"), at `start` of `total`, where that is known.
+
+        `until` is when, by `seconds()`, the work stops in any case.
 
         with console.progress("translating", "lines", total) as progress: progress.advance(32)
         """
         if self.quiet or not self._rich.is_terminal:
-            yield Progress(self, label, unit, total, start, None)
+            yield Progress(self, label, unit, total, start, until, None)
             return
         columns = [TextColumn("{task.description}"), TextColumn("{task.fields[status]}", markup=False)]
         if total is not None:
             columns.insert(1, BarColumn())  # type: ignore[arg-type]
         with RichProgress(*columns, console=self._rich, transient=True) as bar:
-            yield Progress(self, label, unit, total, start, bar)
+            yield Progress(self, label, unit, total, start, until, bar)
 
     def _print(self, line: str) -> None:
         self._rich.print(line, markup=False, soft_wrap=True)
@@ -83,8 +87,17 @@ class Console:
 class Progress:
     """How far a piece of work is: done, rate, time left, and a note of the worker's own."""
 
-    def __init__(self, console: Console, label: str, unit: str, total: int | None, start: int, bar: RichProgress | None) -> None:
-        self._console, self._label, self._unit, self._total = console, label, unit, total
+    def __init__(
+        self,
+        console: Console,
+        label: str,
+        unit: str,
+        total: int | None,
+        start: int,
+        until: float | None,
+        bar: RichProgress | None,
+    ) -> None:
+        self._console, self._label, self._unit, self._total, self._until = console, label, unit, total, until
         self._done = self._start = start
         self._note = ""
         self._began = self._spoke = seconds()
@@ -107,8 +120,10 @@ class Progress:
         speed = (self._done - self._start) / max(now - self._began, 1e-9)
         of = "" if self._total is None else f"/{self._total:,}"
         parts = [f"{self._done:,}{of} {self._unit}", f"{rate(speed)} {self._unit}/s"]
-        if self._total is not None and speed > 0:
-            parts.append(f"{duration(max(self._total - self._done, 0) / speed)} left")
+        ends = [] if self._total is None or speed == 0 else [(self._total - self._done) / speed]
+        ends += [] if self._until is None else [self._until - now]
+        if ends:
+            parts.append(f"{duration(max(min(ends), 0))} left")
         return ", ".join([*parts, self._note] if self._note else parts)
 
 

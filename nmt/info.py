@@ -8,8 +8,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, checkpoints, read_config, read_state
+from nmt.data.files import read_json
 from nmt.data.shards import Dataset
-from nmt.data.text import read_json, read_lines
+from nmt.data.text import read_lines
 from nmt.errors import NmtError
 from nmt.run import LOG
 

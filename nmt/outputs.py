@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmt.alignment import pharaoh
-from nmt.data.text import Errors, TextWriter, display, is_full, open_text, read_lines, reason, rereadable, sync
+from nmt.data.files import is_full, reason, sync
+from nmt.data.text import Errors, TextWriter, display, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 

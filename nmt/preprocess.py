@@ -18,10 +18,11 @@ from typing import Any, Protocol
 import nmt
 from nmt.data.corpus import REASONS, Corpus, Drops, Pair, TextFilter
 from nmt.data.encode import Encoder, Split, write_train, write_valid
+from nmt.data.files import check_directory, new_directory, read_json, write_json
 from nmt.data.report import Report, SideStatistics
 from nmt.data.shards import FORMAT
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
-from nmt.data.text import Errors, check_directory, check_inputs, new_directory, read_json, write_json
+from nmt.data.text import Errors, check_inputs
 from nmt.errors import NmtError, UsageError
 
 VALID_SHARE = 100

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers
-from nmt.data.text import made_as, reason, sync
+from nmt.data.files import made_as, reason, sync
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"

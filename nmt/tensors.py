@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.data.text import reason, sync
+from nmt.data.files import reason, sync
 from nmt.errors import NmtError
 
 HINT = "a damaged checkpoint can be deleted, to go on with the one before it"

@@ -22,8 +22,8 @@ from nmt import checkpoint, loss
 from nmt.config import Config
 from nmt.console import Console, Progress, rate, seconds
 from nmt.data.batching import Batch
+from nmt.data.files import read_json, write_json
 from nmt.data.shards import Dataset
-from nmt.data.text import read_json, write_json
 from nmt.data.updates import Feed, Update
 from nmt.errors import NmtError
 from nmt.models import build
@@ -149,7 +149,7 @@ class _Training:
     def run(self) -> Result:
         """The loop."""
         state, settings = self.state, self.settings
-        progress = self.console.progress("training", "updates", settings.max_steps, state.step)
+        progress = self.console.progress("training", "updates", settings.max_steps, state.step, self.until)
         with (
             closing(self.feed.updates(state.epoch, state.position)) as coming,
             deferred(self.console.say) as caught,
@@ -233,6 +233,11 @@ class _Training:
         """The learning rate of the update just counted."""
         settings = self.settings
         return learning_rate(self.state.step - 1, settings.schedule, self.peak, settings.warmup, settings.max_steps)
+
+    @property
+    def until(self) -> float | None:
+        """When, by `seconds()`, its minutes are over."""
+        return None if self.settings.max_minutes is None else self.began + 60 * self.settings.max_minutes
 
     def autocast(self, cache: bool = True) -> torch.autocast:
         low = self.precision != torch.float32
@@ -361,7 +366,7 @@ class _Training:
             return f"{settings.max_steps:,} updates are done"
         if settings.max_epochs is not None and state.epoch >= settings.max_epochs:
             return f"{settings.max_epochs:,} epochs are done"
-        if settings.max_minutes is not None and seconds() - self.began >= 60 * settings.max_minutes:
+        if self.until is not None and seconds() >= self.until:
             return f"{settings.max_minutes:g} minutes are over"
         if settings.patience and state.waited >= settings.patience:
             return f"no better {settings.metric} in {state.waited} validations"

@@ -43,6 +43,16 @@ def test_work_of_unknown_length_has_no_time_left(clock: list[float], capsys: pyt
     assert capsys.readouterr().err == "reading: 5 lines, 0.5 lines/s\n"
 
 
+@pytest.mark.parametrize(("total", "until", "told"), [(None, 70, "1:00"), (1000, 70, "1:00"), (10, 70, "0:10"), (10, 5, "0:00")])
+def test_work_that_stops_at_a_time_is_over_by_then(
+    clock: list[float], capsys: pytest.CaptureFixture[str], total: int | None, until: float, told: str
+) -> None:
+    with Console().progress("training", "updates", total, until=until) as progress:
+        clock[0] += 10
+        progress.advance(5)
+    assert f", 0.5 updates/s, {told} left\n" in capsys.readouterr().err
+
+
 def test_quiet_says_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     quiet = Console(quiet=True)
     quiet.say("hello")

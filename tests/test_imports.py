@@ -8,7 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "nmt"
 
 EVERYTHING = {"nmt"}
-TEXT = {"nmt.data.text", "nmt.errors"}
+TEXT = {"nmt.data.text", "nmt.data.files", "nmt.errors"}
+FILES = {"nmt.data.files", "nmt.errors"}
 MAY_IMPORT = {
     "nmt": {"nmt.translate", "nmt.results", "nmt.errors"},
     "nmt.__main__": {"nmt.cli"},
@@ -32,9 +33,9 @@ MAY_IMPORT = {
     "nmt.results": {"nmt.alignment"},
     "nmt.signals": {"nmt.console"},
     "nmt.stream": {"nmt.errors"},
-    "nmt.tensors": TEXT,
+    "nmt.tensors": FILES,
     "nmt.checkpoint": {"nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
-    "nmt.run": {"nmt.checkpoint", *TEXT},
+    "nmt.run": {"nmt.checkpoint", *FILES},
     "nmt.preflight": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.errors"},
     "nmt.validate": {"nmt.data", "nmt.loss", "nmt.models", "nmt.score", "nmt.search", "nmt.translate", "nmt.errors"},
     "nmt.train": {

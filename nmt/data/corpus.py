@@ -12,7 +12,8 @@ from itertools import compress, islice
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, get_args
 
-from nmt.data.text import BLOCK, Errors, display, open_bytes, read_lines, reason, rereadable
+from nmt.data.files import reason
+from nmt.data.text import BLOCK, Errors, display, open_bytes, read_lines, rereadable
 from nmt.errors import NmtError
 
 CHUNK = 4096

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.files import read_json
 from nmt.data.subword import Subword
-from nmt.data.text import read_json
 from nmt.errors import NmtError
 
 FORMAT = 1

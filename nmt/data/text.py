@@ -1,24 +1,22 @@
-"""The only reader and writer of text and of output places: lines, JSON files, whole directories.
+"""The only reader and writer of text.
 
 Only a line feed ends a line; one carriage return before it is dropped, as is a byte order mark at the start. Everything is UTF-8,
-whatever the locale. Outputs are written beside their place and renamed into it, so that what has the final name is whole.
+whatever the locale.
 """
 
 import codecs
-import errno
 import gzip
-import json
 import lzma
 import os
-import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol
 
+from nmt.data.files import beside, is_full, reason, sync
 from nmt.errors import NmtError, UsageError
 
 Errors = Literal["strict", "replace"]
@@ -172,11 +170,6 @@ def display(path: str | os.PathLike[str]) -> str:
     return "standard input" if name == "-" else name
 
 
-def reason(error: OSError) -> str:
-    """The system's words for an error, without number and path."""
-    return (error.strerror or str(error)).lower()
-
-
 class _Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
@@ -229,7 +222,7 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
     if not overwrite and target.exists():
         raise NmtError(f"{name}: exists already; give --overwrite to replace it")
     straight = os.path.exists(name) and not os.path.isfile(name)  # not `target`: /dev/stdout's, say pipe:[1], opens nothing
-    written = Path(name) if straight else _beside(target)
+    written = Path(name) if straight else beside(target)
     try:
         stream = open(written, "wb")  # noqa: SIM115  closed below; here only its own errors are told
     except OSError as error:
@@ -257,129 +250,3 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
         if is_full(error):
             raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
         raise
-
-
-def _beside(target: Path) -> Path:
-    """A hidden sibling that no other process uses."""
-    return target.parent / f".{target.name}.{os.getpid()}.partial"
-
-
-def sync(path: Path) -> None:
-    """Have the disk hold a directory's entries, or a file's bytes, before anything relies on them."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def made_as(directory: Path) -> Literal["data", "model"] | None:
-    """What nmt made a directory as, by its config.json: data, or a model (a run or a checkpoint too); None where it did not."""
-    try:
-        config = read_json(directory / "config.json")
-    except NmtError:
-        return None
-    if not isinstance(config, dict) or "format" not in config:
-        return None
-    if config.get("kind") == "data":
-        return "data"
-    return "model" if "checksums" in config else None
-
-
-def check_directory(path: str | os.PathLike[str], overwrite: bool, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Refuse now what `new_directory` would refuse: NmtError where `path` is a file, or holds something and may not be replaced.
-
-    Nor may it be where it holds one of `inputs`, which would be gone with it, or a run's checkpoints.
-    """
-    target = Path(path)
-    if target.is_symlink() and not target.exists():
-        raise NmtError(f"{target}: is a link to nothing")
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise NmtError(f"{target}: exists and is not a directory")
-    if not any(target.iterdir()):
-        return
-    if not overwrite:
-        raise NmtError(f"{target}: exists already and is not empty; give --overwrite to replace it")
-    if made_as(target) is None:  # never delete a directory that we did not write: a home, a corpus
-        raise NmtError(f"{target}: is not a directory that nmt wrote, so --overwrite does not replace it; choose another place")
-    if (target / "checkpoints").is_dir():
-        raise NmtError(f"{target}: is a run, and --overwrite does not delete its checkpoints; choose another place")
-    for each in inputs:
-        if os.fspath(each) != "-" and Path(os.path.realpath(each)).is_relative_to(os.path.realpath(target)):
-            raise NmtError(f"{target}: holds {os.fspath(each)}, which is to be read, and would replace it; choose another place")
-
-
-@contextmanager
-def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
-    """A temporary directory beside `path` that is renamed to it at success, all synced, and removed at failure.
-
-    Raises NmtError as `check_directory` does, and where the place cannot be written.
-    """
-    check_directory(path, overwrite)
-    target = Path(os.path.realpath(path))
-    partial = _beside(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
-        partial.mkdir()
-    except OSError as error:
-        raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
-    try:
-        yield partial
-        for parent, _, files in os.walk(partial):
-            for file in files:
-                sync(Path(parent, file))
-            sync(Path(parent))
-        check_directory(path, overwrite)
-        if target.exists():
-            replaced = partial.with_suffix(".replaced")
-            os.rename(target, replaced)
-            os.rename(partial, target)
-            shutil.rmtree(replaced)
-        else:
-            os.rename(partial, target)
-        sync(target.parent)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if is_full(error):
-            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
-        raise
-
-
-def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether there is no room left: the system does not say for which file."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def write_json(path: str | os.PathLike[str], value: object) -> None:
-    """`value` as indented UTF-8 JSON, in place of what was there in one step. Raises NmtError where it cannot be written."""
-    target = Path(path)
-    partial = _beside(target)
-    # A lone surrogate (a file name's odd byte) has no UTF-8; its backslash form is just what JSON writes for it.
-    text = json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-    try:
-        with open(partial, "wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, target)
-        sync(target.parent)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise NmtError(f"{target}: cannot be written ({reason(error)})") from None
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file. Raises NmtError that names the file, and the line where it is malformed."""
-    try:
-        return json.loads(Path(path).read_bytes())
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        raise NmtError(f"{os.fspath(path)}: " + ("no such file" if missing else f"cannot be read ({reason(error)})")) from None
-    except json.JSONDecodeError as error:
-        raise NmtError(f"{os.fspath(path)}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
-    except UnicodeDecodeError:
-        raise NmtError(f"{os.fspath(path)}: not valid JSON (not UTF-8)") from None
