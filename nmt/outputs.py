@@ -254,6 +254,10 @@ class Traffic:
                         self._starts.append((given, skipped, path))
                     given += 1
                     yield line
+            if skip:
+                names = " and ".join(map(display, job.inputs))
+                more = f"{skip:,} line{'s' if skip > 1 else ''} more"
+                raise NmtError(f"{_partial(job.output)}: has {more} than {names}; it is of another job, delete it")
             self._ends.append(given)
 
     def place(self, number: int) -> str:

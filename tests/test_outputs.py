@@ -152,6 +152,15 @@ def test_going_on_with_another_number_of_hypotheses_is_refused(tmp_path: Path, r
         unfinished([Job(("a",), f"{tmp_path}/out")], rows, jsonl=True)
 
 
+def test_going_on_with_more_lines_than_there_are_is_refused(inputs: list[str], tmp_path: Path) -> None:
+    partial = tmp_path / "out.nmt-partial"
+    partial.write_text("x\n" * 11)
+    jobs = unfinished(plan(inputs, f"{tmp_path}/out"), 1)
+    with pytest.raises(NmtError, match=r"out\.nmt-partial: has 1 line more than"):
+        run(jobs)
+    assert partial.read_text() == "x\n" * 11 and not (tmp_path / "out").exists()
+
+
 def test_no_file_of_others_is_taken_for_an_unfinished_output(tmp_path: Path) -> None:
     source, output = tmp_path / "out.partial", tmp_path / "out"
     source.write_text("a\nb\n")

@@ -91,7 +91,12 @@ def translate(
     max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
     prefix: Annotated[
         str | None,
-        option("What translations must begin with: a line for each line, empty where it is free.", panel=SEARCH, metavar="FILE"),
+        option(
+            "What translations must begin with: a line for each line, empty where it is free. "
+            "After one that fills --max-length one subword more is allowed.",
+            panel=SEARCH,
+            metavar="FILE",
+        ),
     ] = None,
     temperature: Annotated[
         float, option("Sampling: below 1 safer, above 1 more varied; 0 is greedy.", panel=SEARCH, metavar="T", least=0)
@@ -375,7 +380,9 @@ def info(
     debug: Debug = False,
 ) -> None:
     """Show what is in a directory: settings, sizes, languages, scores."""
+    from nmt.data.text import check_output
     from nmt.info import as_text, describe
 
+    check_output("-")
     found = describe(Path(path))
     print(dumps(found, ensure_ascii=False, indent=2) if json else "\n".join(as_text(found)))

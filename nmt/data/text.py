@@ -219,7 +219,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
     name = os.fspath(path)
     if name == "-":
         if sys.stdout is None:
-            raise NmtError("standard output is closed; give --output")
+            raise NmtError("standard output is closed")
         return
     if not name:
         raise NmtError("the name of the output is empty")
