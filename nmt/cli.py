@@ -1,7 +1,9 @@
 """The entry: runs one command line and tells every failure in one line, with its exit code."""
 
 import io
+import itertools
 import os
+import re
 import signal
 import sys
 import traceback
@@ -33,9 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         code = 0
-        if "" in words:
-            before = ["nmt", *words][words.index("")]
-            raise UsageError(f"the word after {before} is empty: a variable of the shell that is not set?")
+        for before, word in itertools.pairwise(["nmt", *words]):
+            if not word or re.fullmatch("--[^=]+=", word):
+                empty = word or f"the word after {before}"
+                raise UsageError(f"{empty} is empty: a variable of the shell that is not set?")
         if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):  # of torchrun: all of them would write in one place
             raise NmtError(
                 "WORLD_SIZE is above 1, and data-parallel training is not there yet: start one process, without torchrun"

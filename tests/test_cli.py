@@ -102,6 +102,7 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["score", "h", "-r", "r", "-m", "chrf", "--tokenize", "foo"], "--tokenize must be one of 13a,"),
         (["translate", "", "h"], "the word after translate is empty"),
         (["translate", "m", "h", "-o", ""], "the word after -o is empty"),
+        (["translate", "m", "h", "--attention="], "--attention= is empty"),
         (["translate", "m", "h", "--scores", "--format", "jsonl"], "--scores"),
         (["score", "h", "-r", "r", "-m", "blue"], "--metric must be one of bleu, chrf, chrf++, ter, not blue"),
         (["train", "d", "-o", "r", "--set", "train.warmpu=3"], "did you mean 'warmup'?"),
