@@ -243,6 +243,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         ("score text -r text -q > /dev/full", 1, b"nmt: error: standard output: cannot be written (no space left on device)\n"),
         ("--version > /dev/full", 1, b"nmt: error: standard output: cannot be written (no space left on device)\n"),
         ("score text -r text -q >&-", 1, b"nmt: error: standard output is closed\n"),
+        ("score - -r text -q 0> other", 1, b"nmt: error: standard input: cannot be read (bad file descriptor)\n"),
         ("info text >&-", 1, b"nmt: error: standard output is closed\n"),
         ("score text -r text -q -o out >&-", 0, b""),
     ],

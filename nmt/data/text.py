@@ -93,12 +93,12 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
 
     Raises NmtError as `read_lines` does.
     """
-    if os.fspath(path) == "-":
-        if sys.stdin is None:
-            raise NmtError("standard input is closed; name a file")
-        yield _stdin_reader(sys.stdin.buffer)
-        return
     try:
+        if os.fspath(path) == "-":
+            if sys.stdin is None:
+                raise NmtError("standard input is closed; name a file")
+            yield _stdin_reader(sys.stdin.buffer)
+            return
         with open(path, "rb", buffering=0) as raw:
             if os.fspath(path).endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
