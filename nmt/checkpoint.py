@@ -304,14 +304,24 @@ def _identity(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps([config["model"], config["checksums"]], sort_keys=True).encode()).hexdigest()
 
 
+def check_vocabularies(directory: Path, config: Mapping[str, Any]) -> None:
+    """NmtError where a subword model of a model is missing, damaged, or not the one that its configuration names."""
+    for name in (SOURCE, TARGET):
+        _check_subword(directory / name, config)
+
+
 def _subword(path: Path, config: Mapping[str, Any]) -> Subword:
+    _check_subword(path, config)
+    return Subword.load(path)
+
+
+def _check_subword(path: Path, config: Mapping[str, Any]) -> None:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise NmtError(f"{path}: cannot be read ({reason(error)})") from error
     if found != config["checksums"][path.name]:
         raise NmtError(f"{path}: is damaged or belongs to another model: its checksum is not the one in {path.with_name(CONFIG)}")
-    return Subword.load(path)
 
 
 def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

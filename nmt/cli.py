@@ -1,6 +1,9 @@
 """The entry: runs one command line and tells every failure in one line, with its exit code."""
 
+import io
+import itertools
 import os
+import re
 import signal
 import sys
 import traceback
@@ -19,13 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 done, 2 wrong usage, 1 anything else; 130 and 143 for Ctrl-C and SIGTERM, 141 where the reader of stdout went away.
     """
+    _settle_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words  # asked here, since an error may come before any option is read
     if "_NMT_COMPLETE" in os.environ:  # a shell asks what could come next
         app(words, prog_name="nmt")
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors=errors)  # whatever the locale says
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds, so half-written files go away
     command = typer.main.get_command(app)
     if not words:
@@ -34,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         code = 0
+        for before, word in itertools.pairwise(["nmt", *words]):
+            if not word or re.fullmatch("--[^=]+=", word):
+                empty = word or f"the word after {before}"
+                raise UsageError(f"{empty} is empty: a variable of the shell that is not set?")
         if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):  # of torchrun: all of them would write in one place
             raise NmtError(
                 "WORLD_SIZE is above 1, and data-parallel training is not there yet: start one process, without torchrun"
@@ -43,19 +48,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 command.invoke(context)
         except typer.Exit as done:
             code = done.exit_code
-        if sys.stdout is not None:  # None where it was closed, as by `>&-`
-            sys.stdout.flush()
+        _flush_stdout()
         return code
     except BrokenPipeError:  # `| head -1`: end as SIGPIPE would
         _give_up_stdout()
         return 128 + signal.SIGPIPE
     except (KeyboardInterrupt, typer.Abort):
+        _give_up_stdout()
         return 128 + signal.SIGINT
     except Exception as error:
         if debug:
             traceback.print_exc()
         _give_up_stdout()
         return _explain(error)
+
+
+def _settle_streams() -> None:
+    """Make the standard streams what the rest relies on: UTF-8, blocking, whole writes, and a stderr in any case.
+
+    sys.stdin and sys.stdout stay None where they were closed, as by `>&-`: who needs them says so.
+    """
+    # A closed one's number would be given to the next file opened, into which libraries then write their warnings.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  for as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        # A pipe may have been made non-blocking by another program: when it is full, what is written would be lost.
+        with suppress(OSError, ValueError, AttributeError):  # no descriptor behind it: closed, or a test's stand-in
+            os.set_blocking(stream.fileno(), True)
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):  # PYTHONUNBUFFERED: may write a part, and tell nobody
+        sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)  # noqa: SIM115
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors=errors)  # whatever the locale says
+
+
+def _flush_stdout() -> None:
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NmtError(f"standard output: cannot be written ({str(error.strerror).lower()})") from None
 
 
 def _give_up_stdout() -> None:

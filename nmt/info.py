@@ -7,7 +7,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, checkpoints, read_config, read_state
+from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, check_vocabularies, checkpoints, read_config, read_state
 from nmt.data.files import read_json
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
@@ -18,19 +18,23 @@ from nmt.run import LOG
 def describe(path: Path) -> dict[str, Any]:
     """What `path` holds, ready for JSON; its `kind` is data, run, checkpoint or model.
 
-    Raises NmtError where it is none of these, or is damaged. The weights themselves are not read.
+    Raises NmtError where it is none of these, is not whole, or is damaged. The weights themselves are not read.
     """
     if not path.exists():
         raise NmtError(f"{path}: no such directory")
-    config = read_json(path / CONFIG) if (path / CONFIG).is_file() else None
+    if not (path / CONFIG).is_file():
+        raise NmtError(f"{path}: has no {CONFIG}: not data, a run, a checkpoint or a model of nmt")
+    config = read_json(path / CONFIG)
     if isinstance(config, dict) and config.get("kind") == "data":
         data = Dataset.open(path)  # checks what it opens
         return {"path": str(path), **data.config}
-    if config is None:
-        raise NmtError(f"{path}: has no {CONFIG}: not data, a run, a checkpoint or a model of nmt")
-    found: dict[str, Any] = {"path": str(path), "kind": "model", **read_config(path)}
+    config = read_config(path)
+    check_vocabularies(path, config)
+    found: dict[str, Any] = {"path": str(path), "kind": "model", **config}
     if (path / WEIGHTS).is_file():
         found["parameters"] = _parameters(path / WEIGHTS)
+    elif not (path / CHECKPOINTS).is_dir():  # a run has them when it has validated
+        raise NmtError(f"{path / WEIGHTS}: no such file: the model is not whole; copy it again")
     if (path / STATE).is_file():
         found |= {"kind": "checkpoint", "state": read_state(path)}
     if (path / CHECKPOINTS).is_dir():

@@ -15,6 +15,9 @@ from nmt.data.text import Errors, TextWriter, display, open_text, read_lines, re
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 
+PARTIAL = ".nmt-partial"
+"""How the name of an unfinished output ends."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -47,11 +50,25 @@ class Job:
     inputs: tuple[str, ...]
     output: str
     done: int = 0
-    """Input lines whose translations an earlier process has left in `output`.partial."""
+    """Input lines whose translations an earlier process has left beside `output`."""
 
 
-def plan(inputs: Sequence[str], output: str) -> list[Job]:
-    """One job for all inputs, or one for each where `output` is a directory: it exists, or its name ends in a slash."""
+def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[Job]:
+    """One job for all inputs, or one for each where `output` is a directory: it exists, or its name ends in a slash.
+
+    NmtError where nothing can be written there, UsageError where it would take the place of what is read: the inputs, `prefix`.
+    """
+    jobs = _jobs(inputs, output)
+    for path in [*inputs, *([] if prefix is None else [prefix])]:
+        for partial in (_partial(job.output) for job in jobs):
+            if partial.exists() and path != "-" and os.path.samefile(path, partial):
+                raise UsageError(f"{path} is where the unfinished output would be written: give it another name")
+    return jobs
+
+
+def _jobs(inputs: Sequence[str], output: str) -> list[Job]:
+    if not output:
+        raise NmtError("the name of the output is empty")
     if not (output.endswith(os.sep) or os.path.isdir(output)):
         # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
         place = os.path.dirname(os.path.realpath(output)) if _is_file(output) else output
@@ -104,10 +121,11 @@ def count_lines(paths: Sequence[str]) -> int:
     return count
 
 
-def unfinished(jobs: Sequence[Job], rows: int) -> list[Job]:
+def unfinished(jobs: Sequence[Job], rows: int, jsonl: bool = False) -> list[Job]:
     """What an earlier process has left of `jobs`; `rows` lines of output stand for one of input.
 
-    An output that exists without its .partial is whole, and its job done.
+    An output that exists without an unfinished one beside it is whole, and its job done. UsageError where the unfinished one
+    is plainly of another --n-best or --format.
     """
     left = []
     for job in jobs:
@@ -115,28 +133,40 @@ def unfinished(jobs: Sequence[Job], rows: int) -> list[Job]:
             raise UsageError("--continue needs --output with files that are not compressed")
         partial = _partial(job.output)
         if partial.exists():
-            left.append(replace(job, done=_whole(partial, rows)))
+            left.append(replace(job, done=_whole(partial, rows, jsonl)))
         elif not os.path.exists(job.output):
             left.append(job)
     return left
 
 
-def _whole(partial: Path, rows: int) -> int:
+def _whole(partial: Path, rows: int, jsonl: bool) -> int:
     """Input lines answered in `partial`, which is cut behind the last: what is half written will be written again."""
     end = position = lines = 0
+    last = b""
     with open(partial, "r+b") as stream:
         for line in stream:
             position += len(line)
             if line.endswith(b"\n"):
-                lines += 1
+                lines, last = lines + 1, line
                 end = position if lines % rows == 0 else end
+        if jsonl and lines and _place(last) != divmod(lines - 1, rows):
+            raise UsageError(f"{partial}: was begun with another --n-best or --format, with which --continue goes on")
         stream.truncate(end)
     return lines // rows
 
 
+def _place(row: bytes) -> tuple[object, object] | None:
+    """Line and rank in a row of JSON; None where it is none of ours."""
+    try:
+        found = json.loads(row)
+    except ValueError:
+        return None
+    return (found.get("line"), found.get("rank")) if isinstance(found, dict) else None
+
+
 def _partial(output: str) -> Path:
-    target = os.path.realpath(output)
-    return Path(f"{target}.partial")
+    """Where an output is written until it is whole; a name that nobody gives to a file of their own, so none is lost."""
+    return Path(f"{os.path.realpath(output)}{PARTIAL}")
 
 
 def _is_file(output: str) -> bool:
@@ -151,7 +181,7 @@ def _keeps(output: str) -> bool:
 
 @contextmanager
 def _open_output(job: Job) -> Iterator[TextWriter]:
-    """A writer to `output`.partial, which is renamed at success and kept for `--continue` otherwise, if it holds a line."""
+    """A writer to the unfinished output, renamed at success and kept for `--continue` otherwise, if it holds a line."""
     if not _keeps(job.output):
         with open_text(job.output) as writer:
             yield writer
@@ -166,7 +196,7 @@ def _open_output(job: Job) -> Iterator[TextWriter]:
             yield TextWriter(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(partial, partial.with_suffix(""))
+        os.replace(partial, os.path.realpath(job.output))
         sync(partial.parent)
     except BaseException as error:
         if partial.exists() and not partial.stat().st_size:
@@ -224,6 +254,10 @@ class Traffic:
                         self._starts.append((given, skipped, path))
                     given += 1
                     yield line
+            if skip:
+                names = " and ".join(map(display, job.inputs))
+                more = f"{skip:,} line{'s' if skip > 1 else ''} more"
+                raise NmtError(f"{_partial(job.output)}: has {more} than {names}; it is of another job, delete it")
             self._ends.append(given)
 
     def place(self, number: int) -> str:

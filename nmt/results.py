@@ -3,6 +3,7 @@
 Legend: T target pieces, S source pieces.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,20 +28,29 @@ class TextHypothesis:
     finished: bool
     """False where the length limit cut it."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether a search found it; false of `ABSENT`."""
+        return self.score != -math.inf
+
     def to_json(self, line: int, rank: int) -> dict[str, object]:
-        """The object of `--format jsonl`: line and rank count from 0."""
+        """The object of `--format jsonl`: line and rank count from 0; `ABSENT` has null for both numbers."""
         return {
             "line": line,
             "rank": rank,
             "text": self.text,
-            "score": self.score,
-            "logprob": self.log_prob,
+            "score": self.score if self.exists else None,
+            "logprob": self.log_prob if self.exists else None,
             "tokens": list(self.tokens),
             "finished": self.finished,
         }
 
 
 EMPTY = TextHypothesis("", 0.0, 0.0, (), (), True)
+"""The translation of a blank line, for which no model runs: certain."""
+
+ABSENT = TextHypothesis("", -math.inf, -math.inf, (), (), False)
+"""Fills up an n-best list where limits and constraints leave fewer translations than were asked for."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Translation:
     """What came of one line."""
 
     hypotheses: tuple[TextHypothesis, ...]
-    """Best first, `n_best` of them."""
+    """Best first, `n_best` of them; where fewer exist, the last are `ABSENT`."""
     source: tuple[str, ...]
     """The pieces that the network read, `</s>` included; none where the line was blank."""
     truncated: bool

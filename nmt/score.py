@@ -150,13 +150,19 @@ def sentence_scores(
 def check_counts(name: str, count: int, reference: str, reference_count: int) -> None:
     """NmtError that names both files where their line counts differ."""
     if count != reference_count:
-        raise NmtError(f"{name} has {count:,} lines, {reference} has {reference_count:,}: they must be parallel")
+        lines = "line" if count == 1 else "lines"
+        raise NmtError(f"{name} has {count:,} {lines}, {reference} has {reference_count:,}: they must be parallel")
+
+
+def check_tokenizer(tokenize: str | None) -> None:
+    """UsageError where there is no such tokenizer."""
+    if tokenize is not None and tokenize not in TOKENIZERS:
+        raise UsageError(f"--tokenize must be one of {', '.join(TOKENIZERS)}, not {tokenize}")
 
 
 def choose_tokenizer(tokenize: str | None, target_lang: str | None) -> str:
     """BLEU's tokenizer; NmtError where it needs a package that is not installed, UsageError where there is no such tokenizer."""
-    if tokenize is not None and tokenize not in TOKENIZERS:
-        raise UsageError(f"--tokenize must be one of {', '.join(TOKENIZERS)}, not {tokenize}")
+    check_tokenizer(tokenize)
     language = re.split("[-_]", target_lang.lower())[0] if target_lang else ""
     chosen = tokenize or LANGUAGE_TOKENIZERS.get(language, "13a")
     module, package = PACKAGES.get(chosen, ("sacrebleu", "sacrebleu"))
@@ -241,6 +247,7 @@ def _metric(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
+    check_tokenizer(tokenize)  # also where it has no part in the metric: a misspelt word is never meant
     match name:
         case "bleu":
             chosen = choose_tokenizer(tokenize, target_lang)

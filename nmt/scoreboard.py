@@ -41,13 +41,17 @@ def as_json(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[s
 def by_sentence(systems: Sequence[str], scores: Sequence[Sequence[Sequence[Score]]], jsonl: bool) -> list[str]:
     """A line for each sentence, from the `scores` of each system, sentence and metric.
 
-    As text the numbers stand in columns, system after system and metric after metric; as JSON each object names them.
+    As text the numbers stand in columns, system after system and metric after metric; as JSON each object has a list of
+    `{"system", "scores"}`, in the order of the systems: two may have one name.
     """
     lines = []
     for number, rows in enumerate(zip(*scores, strict=True)):
         if jsonl:
-            named = {system: {score.name: score.value for score in row} for system, row in zip(systems, rows, strict=True)}
-            lines.append(json.dumps({"line": number, "scores": named}, ensure_ascii=False))
+            named = [
+                {"system": system, "scores": {score.name: score.value for score in row}}
+                for system, row in zip(systems, rows, strict=True)
+            ]
+            lines.append(json.dumps({"line": number, "systems": named}, ensure_ascii=False))
         else:
             lines.append("\t".join(f"{score.value:.2f}" for row in rows for score in row))
     return lines

@@ -5,10 +5,12 @@ Legend: B sentences, S source positions, T target positions, R rows.
 
 import itertools
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -20,13 +22,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.alignment import SPACE
-from nmt.checkpoint import load_model
+from nmt.checkpoint import SavedModel, load_model
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
 from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
 from nmt.models.uncached import Uncached
-from nmt.results import EMPTY, ForcedScore, TextHypothesis, Translation
+from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
 from nmt.search.base import Hypothesis, Search
 from nmt.stream import Sentence, in_order, input_line
@@ -52,7 +54,7 @@ class Options:
 
     search: Search = field(default_factory=Beam)
     n_best: int = 1
-    """Hypotheses a line, exactly; no more than the search makes."""
+    """Hypotheses a line, exactly, no more than the search makes; where fewer exist `results.ABSENT` fills up."""
     unique: bool = False
     """Drop hypotheses whose text has a better one already: fewer than `n_best` may be left."""
     max_length: int | None = None
@@ -135,7 +137,7 @@ class Translator:
         """
         where = choose_device(device)
         set_threads(threads)
-        first, *others = [load_model(Path(each), where) for each in (path, *ensemble)]
+        first, *others = [_load(each, where) for each in (path, *ensemble)]
         for other in others:
             for side, ours, theirs in (("source", first.source, other.source), ("target", first.target, other.target)):
                 if ours.fingerprint != theirs.fingerprint:
@@ -181,7 +183,10 @@ class Translator:
 
         `batch_tokens` bounds the positions of either side of a batch; the result does not depend on it to 1e-5.
         """
-        ids = ((self._source.encode(_bare(source)), self._target.encode(_bare(target))) for source, target in pairs)
+        ids = (
+            (_encoded(self._source, source, f"source line {n}".format), _encoded(self._target, target, f"target line {n}".format))
+            for n, (source, target) in enumerate(pairs, 1)
+        )
         for target, log_probs in self.force(ids, batch_tokens):
             pieces = (*self._target.pieces(target), SYMBOLS[EOS])
             yield ForcedScore(math.fsum(log_probs), pieces, log_probs)
@@ -212,14 +217,14 @@ class Translator:
             if prefix_text is None:
                 raise NmtError(f"{where(number)} has no prefix: there are {number - 1:,} prefixes; give one line for each")
             # Blank is what encodes to nothing: only the subword model knows which characters it drops.
-            source = self._source.encode(_bare(line))
+            source = _encoded(self._source, line, partial(where, number))
             overlong = len(source) > options.max_source
             if overlong and options.overlong == "error":
                 raise NmtError(
                     f"{where(number)} has {len(source):,} subwords, more than {options.max_source:,}; "
                     "raise --max-source, or choose --overlong truncate or split"
                 )
-            prefix = self._prefix(_bare(prefix_text), where, number) if source else []
+            prefix = self._prefix(prefix_text, where, number) if source else []
             parts = self._split(source, options.max_source) if options.overlong == "split" else [source[: options.max_source]]
             sentences = []
             for part in filter(None, parts):
@@ -233,7 +238,7 @@ class Translator:
             raise NmtError(f"there are more prefixes than the {number:,} input lines; give one for each")
 
     def _prefix(self, text: str, where: Callable[[int], str], number: int) -> list[int]:
-        prefix = self._target.encode(text)
+        prefix = _encoded(self._target, text, lambda: f"the prefix of {where(number)}")
         if UNK in prefix:
             raise NmtError(f"the prefix of {where(number)} has characters that the model cannot write: {text!r}")
         return prefix
@@ -308,8 +313,9 @@ class Translator:
             hypotheses.setdefault(hypothesis.text if options.unique else rank, hypothesis)
             if len(hypotheses) == options.n_best:
                 break
+        found = tuple(hypotheses.values())
         return Translation(
-            tuple(hypotheses.values()),
+            found if options.unique else found + (ABSENT,) * (options.n_best - len(found)),
             tuple(piece for sentence in sentences for piece in self._source.pieces(sentence.source)),
             truncated=overlong and options.overlong == "truncate",
             split=overlong and options.overlong == "split",
@@ -328,6 +334,22 @@ class Translator:
             token_log_probs=tuple(log_prob for part in parts for log_prob in part.token_log_probs),
             finished=all(part.finished for part in parts),
         )
+
+
+def _load(path: str | PathLike[str], device: torch.device) -> SavedModel:
+    if not os.fspath(path):  # for a Path it would be the working directory
+        raise NmtError("the name of a model is empty")
+    return load_model(Path(path), device)
+
+
+def _encoded(subword: Subword, line: str, name: Callable[[], str]) -> list[int]:
+    """The ids of a line as it was read; `name` is how messages call it."""
+    try:
+        return subword.encode(_bare(line))
+    except (TypeError, UnicodeEncodeError):
+        if not isinstance(line, str):
+            raise
+        raise NmtError(f"{name()} holds a lone surrogate, which no text can: {line!r}") from None
 
 
 def _bare(line: str) -> str:

@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import nmt
 from nmt.cli import main
-from tests.command_line import nmt_process, refused, text
+from tests.command_line import nmt_process, nmt_started, out, refused, text
 
 COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info")
 
@@ -43,7 +44,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
             seed errors overlong continue device threads config quiet""",
         "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
-        "logprob": "format output device threads config quiet",
+        "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
         "info": "json",
     }
@@ -98,6 +99,11 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["translate"], "MODEL"),
         (["score", "h"], "--reference"),
         (["score", "h", "-r", "h", "--sentence", "--bootstrap", "9"], "--bootstrap"),
+        (["score", "h", "-r", "r", "-m", "chrf", "--tokenize", "foo"], "--tokenize must be one of 13a,"),
+        (["translate", "", "h"], "the word after translate is empty"),
+        (["translate", "m", "h", "-o", ""], "the word after -o is empty"),
+        (["translate", "m", "h", "--attention="], "--attention= is empty"),
+        (["translate", "m", "h", "--scores", "--format", "jsonl"], "--scores"),
         (["score", "h", "-r", "r", "-m", "blue"], "--metric must be one of bleu, chrf, chrf++, ter, not blue"),
         (["train", "d", "-o", "r", "--set", "train.warmpu=3"], "did you mean 'warmup'?"),
         (["train", "d", "-o", "r", "--set", "model.cell=gru"], "model.cell belongs to the backend rnn"),
@@ -234,9 +240,11 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("score text -r text -q > /dev/full", 1, b"nmt: error: no space left on device\n"),
-        ("--version > /dev/full", 1, b"nmt: error: no space left on device\n"),
-        ("score text -r text -q >&-", 1, b"nmt: error: standard output is closed; give --output\n"),
+        ("score text -r text -q > /dev/full", 1, b"nmt: error: standard output: cannot be written (no space left on device)\n"),
+        ("--version > /dev/full", 1, b"nmt: error: standard output: cannot be written (no space left on device)\n"),
+        ("score text -r text -q >&-", 1, b"nmt: error: standard output is closed\n"),
+        ("score - -r text -q 0> other", 1, b"nmt: error: standard input: cannot be read (bad file descriptor)\n"),
+        ("info text >&-", 1, b"nmt: error: standard output is closed\n"),
         ("score text -r text -q -o out >&-", 0, b""),
     ],
 )
@@ -244,6 +252,46 @@ def test_a_stdout_that_takes_nothing_is_told_once(tmp_path: Path, words: str, co
     text(tmp_path / "text", "a b")
     done = subprocess.run(["bash", "-c", f"{sys.executable} -m nmt {words}"], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (code, told)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_pipe_that_does_not_block_loses_nothing(tmp_path: Path, unbuffered: str) -> None:
+    """More than a pipe holds, into one that another program made non-blocking, whose reader is slow."""
+    file = text(tmp_path / "text", *(f"line {number} ." for number in range(20_000)))
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    words = ("score", file, "-r", file, "--sentence", "-m", "chrf", "-q")
+    with nmt_started(*words, stdout=write, stderr=write, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}) as process:
+        os.close(write)
+        arrived = b""
+        with os.fdopen(read, "rb", buffering=0) as pipe:
+            while part := pipe.read(4096):
+                arrived += part
+                time.sleep(0.02)
+        assert arrived == b"100.00\n" * 20_000
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>&- <&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("info missing", 1), ("score", 2), ("", 2), ("--debug info missing", 1), ("score tokenised -r tokenised -o out", 0)],
+)
+def test_nothing_but_data_goes_to_stdout_where_stderr_is_closed(tmp_path: Path, words: str, code: int, closed: str) -> None:
+    text(tmp_path / "tokenised", "a , b ." * 3)
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m nmt {words} {closed}"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert not (tmp_path / "out").exists() or (tmp_path / "out").read_bytes().count(b"\n") == 2
+
+
+def test_a_closed_stderr_is_not_the_next_file_that_is_opened(tmp_path: Path) -> None:
+    program = "import os; from nmt.cli import main; main(['--version']); print(open('file', 'w').fileno())"
+    done = subprocess.run(
+        ["bash", "-c", f'{sys.executable} -c "{program}" 2>&- <&-'], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert int(done.stdout.split()[-1]) > 2
 
 
 def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
@@ -275,6 +323,18 @@ def test_unequal_counts_name_both_files(capsys: pytest.CaptureFixture[str], tmp_
     for words in (["score", short, "-r", long], ["score", long, "-r", short], ["score", short, "-r", short, "-r", long]):
         code, told = refused(capsys, *words)
         assert code == 1 and str(short) in told and str(long) in told
+    done = nmt_process("score", "-", "-r", long, stdin=b"a\n")
+    assert done.stderr.decode() == f"nmt: error: standard input has 1 line, {long} has 2: they must be parallel\n"
+    empty = text(tmp_path / "empty")
+    assert refused(capsys, "score", empty, "-r", empty) == (1, f"{empty}: is empty: there is nothing to score")
+
+
+def test_a_metric_given_twice_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = text(tmp_path / "text", "A small test.")
+    for name in ("bleu", "chrf", "chrf++", "ter"):
+        for more in ([], ["--sentence"], [file]):
+            words = ["score", file, "-r", file, "-q", *more]
+            assert out(capsys, *words, "-m", name, "-m", name) == out(capsys, *words, "-m", name)
 
 
 def test_a_doubt_about_several_systems_is_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_ctrl_c_ends_a_translation_with_130_and_no_word(toy: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(toy: Path, tmp_path: Path) -> None:
-    pipe, partial = subprocess.PIPE, tmp_path / "out.partial"
+    pipe, partial = subprocess.PIPE, tmp_path / "out.nmt-partial"
     words = ("translate", toy / "rnn", "--batch-lines", "1", "-o", tmp_path / "out", "--threads", "1")
     with nmt_started(*words, stdin=pipe, stderr=pipe) as process:
         assert process.stdin is not None and process.stderr is not None
@@ -257,6 +257,56 @@ def test_nothing_that_exists_is_overwritten_unasked(capsys: pytest.CaptureFixtur
         assert code == 1 and "--overwrite" in told and str(words[-1]) in told
 
 
+def test_logprob_overwrites_only_if_asked(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    output = text(tmp_path / "numbers", "precious")
+    words = ("logprob", toy / "rnn", toy / "test.src", toy / "test.tgt", "-o", output)
+    code, told = refused(capsys, *words)
+    assert code == 1 and told == f"{output}: exists already; give --overwrite to replace it"
+    assert output.read_text() == "precious\n"
+    out(capsys, *words, "--overwrite")
+    assert output.read_text() == out(capsys, *words[:4])
+    assert out(capsys, *words[:4], "-o", "/dev/null") == ""  # nothing of it is lost
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "source.model", "target.model", "config.json"])
+@pytest.mark.parametrize("kind", ["run", "checkpoint"])
+def test_info_refuses_what_translate_would_refuse(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path, kind: str, part: str
+) -> None:
+    import shutil
+
+    place = tmp_path / "place"
+    shutil.copytree(toy / "rnn" if kind == "run" else toy / "rnn" / "checkpoints" / "step-3", place)
+    out(capsys, "info", place)
+    (place / part).write_bytes(b"null" if part == "config.json" else b"")
+    code, told = refused(capsys, "info", place)
+    assert code == 1 and told.startswith(f"{place / part}: "), told
+    (place / part).unlink()
+    if (kind, part) == ("run", "model.safetensors"):  # one that has not validated yet
+        assert "parameters" not in json.loads(out(capsys, "info", place, "--json"))
+    else:
+        code, told = refused(capsys, "info", place)
+        assert code == 1 and part in told, told
+
+
+def test_n_best_is_n_where_fewer_exist_and_can_be_gone_on_with(
+    capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    words = ["translate", toy / "rnn", toy / "test.src", "-o", output, "--format", "jsonl"]
+    words += ["--n-best", "60", "--beam-size", "60", "--max-length", "1"]
+    out(capsys, *words)
+    whole = output.read_text()
+    rows = [json.loads(line) for line in whole.splitlines()]
+    assert [(row["line"], row["rank"]) for row in rows] == [(line, rank) for line in range(12) for rank in range(60)]
+    absent = [row for row in rows if row["score"] is None]
+    assert absent and all((row["text"], row["logprob"], row["tokens"], row["finished"]) == ("", None, [], False) for row in absent)
+    assert all(row["rank"] for row in absent)
+    (tmp_path / "out.nmt-partial").write_text("".join(f"{line}\n" for line in whole.splitlines()[:150]) + '{"li')
+    out(capsys, *words, "--continue")
+    assert output.read_text() == whole
+
+
 def test_a_stopped_translation_is_gone_on_with(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     words = ["translate", toy / "rnn", toy / "test.src", "-o", output]
@@ -264,7 +314,7 @@ def test_a_stopped_translation_is_gone_on_with(capsys: pytest.CaptureFixture[str
     whole = output.read_text()
     output.unlink()
     lines = whole.splitlines(keepends=True)
-    (tmp_path / "out.partial").write_text("kept\n" * 4 + "half")
+    (tmp_path / "out.nmt-partial").write_text("kept\n" * 4 + "half")
     out(capsys, *words, "--continue")
     assert output.read_text() == "kept\n" * 4 + "".join(lines[4:])
     out(capsys, *words, "--continue")

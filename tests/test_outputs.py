@@ -71,6 +71,8 @@ def test_plans_that_cannot_be(tmp_path: Path) -> None:
         plan(["-"], f"{tmp_path}")
     with pytest.raises(UsageError, match="two inputs are named a"):
         plan(["x/a", "y/a"], f"{tmp_path}")
+    with pytest.raises(NmtError, match="name of the output is empty"):
+        plan(["a"], "")
     with pytest.raises(NmtError, match="missing/out: cannot be written") as refused:
         plan(["a"], f"{tmp_path}/missing/out")
     assert not isinstance(refused.value, UsageError)
@@ -112,7 +114,7 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: list[str], tmp_path: Pat
     for _ in range(stop):
         next(writing)
     writing.close()
-    for partial in output.glob("*.partial"):
+    for partial in output.glob("*.nmt-partial"):
         with partial.open("ab") as stream:
             stream.write(b"half a li")
     left = unfinished(jobs, 1)
@@ -129,12 +131,53 @@ def test_going_on_counts_hypotheses_of_a_line_together(tmp_path: Path) -> None:
     whole = output.read_text()
     output.unlink()
     rows = whole.splitlines(keepends=True)
-    (tmp_path / "out.partial").write_text("".join(rows[:5]))  # the second line has two of its three
-    left = unfinished(jobs, 3)
+    (tmp_path / "out.nmt-partial").write_text("".join(rows[:5]))  # the second line has two of its three
+    left = unfinished(jobs, 3, jsonl=True)
     assert [job.done for job in left] == [1]
     run(left, Layout(jsonl=True), n_best=3)
     assert output.read_text() == whole
     assert [(each["line"], each["rank"]) for each in map(json.loads, rows)] == [(i, j) for i in range(3) for j in range(3)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5])
+def test_going_on_with_another_number_of_hypotheses_is_refused(tmp_path: Path, rows: int) -> None:
+    partial = tmp_path / "out.nmt-partial"
+    partial.write_text("".join(json.dumps({"line": i // 3, "rank": i % 3}) + "\n" for i in range(5)))
+    before = partial.read_text()
+    with pytest.raises(UsageError, match=r"out\.nmt-partial: was begun with another --n-best or --format"):
+        unfinished([Job(("a",), f"{tmp_path}/out")], rows, jsonl=True)
+    assert partial.read_text() == before
+    partial.write_text("a text\n" * rows)
+    with pytest.raises(UsageError, match="another --n-best or --format"):
+        unfinished([Job(("a",), f"{tmp_path}/out")], rows, jsonl=True)
+
+
+def test_going_on_with_more_lines_than_there_are_is_refused(inputs: list[str], tmp_path: Path) -> None:
+    partial = tmp_path / "out.nmt-partial"
+    partial.write_text("x\n" * 11)
+    jobs = unfinished(plan(inputs, f"{tmp_path}/out"), 1)
+    with pytest.raises(NmtError, match=r"out\.nmt-partial: has 1 line more than"):
+        run(jobs)
+    assert partial.read_text() == "x\n" * 11 and not (tmp_path / "out").exists()
+
+
+def test_no_file_of_others_is_taken_for_an_unfinished_output(tmp_path: Path) -> None:
+    source, output = tmp_path / "out.partial", tmp_path / "out"
+    source.write_text("a\nb\n")
+    run(plan([str(source)], str(output)))
+    assert (source.read_text(), output.read_text()) == ("a\nb\n", "A\nB\n")
+    taken = tmp_path / "out.nmt-partial"
+    taken.write_text("c\n")
+    (tmp_path / "link").symlink_to(taken)
+    for inputs, prefix in (([taken], None), ([tmp_path / "link"], None), ([source], taken)):
+        with pytest.raises(UsageError, match="unfinished output would be written"):
+            plan([str(path) for path in inputs], str(output), str(prefix) if prefix else None)
+    (tmp_path / "folder").mkdir()
+    inner = tmp_path / "folder" / "link.nmt-partial"
+    inner.symlink_to(source)
+    with pytest.raises(UsageError, match="unfinished output would be written"):
+        plan([str(source), str(tmp_path / "link")], str(tmp_path / "folder"))
+    assert taken.read_text() == "c\n"
 
 
 def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
@@ -152,7 +195,7 @@ def test_a_failure_before_the_first_line_leaves_nothing_and_later_ones_keep_line
     source.write_bytes(b"a\nb\nc\nd\ne\n\xff\n")
     with pytest.raises(NmtError, match="line 6"):
         run(plan([str(source)], str(output)))
-    assert [path.name for path in tmp_path.glob("out*")] == ["out.partial"]
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.nmt-partial"]
 
 
 def test_a_full_disk_names_the_output_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from nmt.score import (
     validation_scores,
     warnings,
 )
+from nmt.scoreboard import by_sentence
 
 WMT17 = Path(__file__).parents[2] / "shared" / "data" / "scorer" / "wmt17-en-de"
 
@@ -220,6 +221,21 @@ def test_one_right_line_of_three_is_not_perfect() -> None:
     assert score([reference[0], "no", "none"], [reference], ["bleu"])[0].value < 50
 
 
+@pytest.mark.parametrize("metric", OPTIONS)
+def test_a_tokenizer_that_is_none_is_refused_whatever_the_metric(metric: str) -> None:
+    with pytest.raises(UsageError, match="13b"):
+        score(HYPOTHESIS, [REFERENCE], [metric], tokenize="13b")
+
+
+def test_sentences_of_two_systems_of_one_name_are_both_there() -> None:
+    systems = [sentence_scores(lines, [REFERENCE], ["chrf", "ter"]) for lines in (HYPOTHESIS, OTHER)]
+    rows = [json.loads(row) for row in by_sentence(["same", "same"], systems, jsonl=True)]
+    assert [row["line"] for row in rows] == list(range(5))
+    for number, row in enumerate(rows):
+        scores = [{each.name: each.value for each in system[number]} for system in systems]
+        assert row["systems"] == [{"system": "same", "scores": each} for each in scores]
+
+
 def test_wrong_shapes_are_refused() -> None:
     for hypotheses, references in (("abc", [["a"]]), (["a"], "a"), (["a", "b"], ["a", "b"])):
         with pytest.raises(TypeError, match="list of lines"):
@@ -228,6 +244,8 @@ def test_wrong_shapes_are_refused() -> None:
         score(["a", "b", "c"], [["a", "b"]])
     with pytest.raises(NmtError, match=r"out\.txt has 2,134 lines, ref\.txt has 3,004"):
         check_counts("out.txt", 2134, "ref.txt", 3004)
+    with pytest.raises(NmtError, match=r"^out has 1 line, ref has 2:"):
+        check_counts("out", 1, "ref", 2)
     with pytest.raises(NmtError, match="no lines"):
         score([], [[]])
     with pytest.raises(UsageError, match="reference"):

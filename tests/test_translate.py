@@ -1,6 +1,7 @@
 """Lines in, translations out: in order, complete, the same however they are batched and however they arrive."""
 
 import itertools
+import json
 import random
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from nmt.data.subword import Recipe, Subword, train_subword
 from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS, build
 from nmt.models.base import Memory, Seq2Seq
-from nmt.results import Statistics, Translation
+from nmt.results import ABSENT, EMPTY, Statistics, Translation
 from nmt.search import Beam, Greedy, Hypothesis, Sampling, Search
 from nmt.stream import LOOKAHEAD, Sentence, arriving, in_order
 from nmt.translate import Options, Translator, choose_device, set_threads
@@ -386,6 +387,37 @@ def test_n_best_is_exactly_n_best_first(translator: Translator, search: Search) 
             assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.parametrize("search", [Beam(80), Beam(80, 1.0, no_repeat_ngram=1)], ids=repr)
+def test_a_list_is_filled_up_where_fewer_hypotheses_exist(translator: Translator, search: Search) -> None:
+    lines = [*sentences(4, seed=6), ""]
+    options = Options(search, n_best=80, max_length=1)
+    *found, blank = translator.translate(lines, options)
+    for translation in found:
+        real = [each for each in translation.hypotheses if each.exists]
+        assert 0 < len(real) < 80 == len(translation.hypotheses)
+        assert translation.hypotheses[len(real) :] == (ABSENT,) * (80 - len(real))
+        rows = translation.to_json(0)
+        assert [row["rank"] for row in rows] == list(range(80))
+        assert (rows[-1]["score"], rows[-1]["logprob"], rows[-1]["text"], rows[-1]["finished"]) == (None, None, "", False)
+        json.dumps(rows, allow_nan=False)
+    assert blank.hypotheses == (EMPTY,) * 80
+    (distinct,) = translator.translate(lines[:1], replace(options, unique=True))
+    assert all(each.exists for each in distinct.hypotheses)
+    (split,) = translator.translate([" ".join(lines)], replace(options, overlong="split", max_source=4))
+    assert len(split.hypotheses) == 80
+
+
+def test_a_lone_surrogate_is_named_by_its_line(copier: Translator) -> None:
+    with pytest.raises(NmtError, match="input line 2 holds a lone surrogate"):
+        list(copier.translate(["a", "b\udcff"]))
+    with pytest.raises(NmtError, match="the prefix of input line 2 holds a lone surrogate"):
+        list(copier.translate(["a", "b"], prefixes=["", "\ud800"]))
+    with pytest.raises(NmtError, match="target line 2 holds a lone surrogate"):
+        list(copier.log_probs([("a", "b"), ("c", "\udcff")]))
+    with pytest.raises(NmtError, match="source line 1 holds a lone surrogate"):
+        list(copier.log_probs([("\udcff", "b")]))
+
+
 def test_the_first_of_n_is_the_only_one_of_one(translator: Translator) -> None:
     lines = sentences(12, seed=6)
     many, one = (list(translator.translate(lines, Options(Beam(5, 0.6), n_best=n, max_length=9))) for n in (5, 1))
@@ -475,6 +507,8 @@ def test_models_on_disk(tmp_path: Path, subword: Subword) -> None:
     lines, options = sentences(10, seed=1), Options(Beam(2), max_length=8)
     loaded = Translator.load(tmp_path / "a", [tmp_path / "b"], device="cpu")
     assert list(loaded.translate(lines, options)) == list(Translator(models, subword, subword).translate(lines, options))
+    with pytest.raises(NmtError, match="name of a model is empty"):
+        Translator.load("", device="cpu")
     with pytest.raises(NmtError, match=r"c: its source vocabulary \(\d+ subwords\) is not that of .*a"):
         Translator.load(str(tmp_path / "a"), [str(tmp_path / "c")], device="cpu")
 

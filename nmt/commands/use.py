@@ -12,8 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmt.errors import UsageError
-from nmt.options import COMMON, OUTPUT, TEXT, ConfigFile, Debug, Device, Errors, Quiet, Threads, argument, given, option
+from nmt.errors import NmtError, UsageError
+from nmt.options import (
+    COMMON,
+    OUTPUT,
+    TEXT,
+    ConfigFile,
+    Debug,
+    Device,
+    Errors,
+    Overwrite,
+    Quiet,
+    Threads,
+    argument,
+    given,
+    option,
+)
 
 if TYPE_CHECKING:
     from nmt.results import Translation
@@ -33,11 +47,26 @@ def translate(
         option("File for all, or directory for one file an input; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE|DIR"),
     ] = "-",
     format: Annotated[
-        Literal["text", "jsonl"], option("Lines, or one JSON object a hypothesis.", panel=OUTPUT, metavar="text|jsonl")
+        Literal["text", "jsonl"],
+        option(
+            "Lines, or one JSON object a hypothesis. A blank line has logprob 0: no model runs.", panel=OUTPUT, metavar="text|jsonl"
+        ),
     ] = "text",
-    n_best: Annotated[int, option("Hypotheses a line; more than one needs jsonl.", panel=OUTPUT, metavar="N", least=1)] = 1,
-    unique: Annotated[bool, option("Drop hypotheses whose text has come already.", "--unique", panel=OUTPUT)] = False,
-    scores: Annotated[bool, option("Add the score: a column after the text.", "--scores", panel=OUTPUT)] = False,
+    n_best: Annotated[
+        int,
+        option(
+            "Hypotheses a line, exactly; more than one needs jsonl. Where fewer exist, score and logprob of the last are null.",
+            panel=OUTPUT,
+            metavar="N",
+            least=1,
+        ),
+    ] = 1,
+    unique: Annotated[
+        bool, option("Drop hypotheses whose text has come already: N or fewer a line.", "--unique", panel=OUTPUT)
+    ] = False,
+    scores: Annotated[
+        bool, option("Add the score: a column after the text (jsonl has it anyway).", "--scores", panel=OUTPUT)
+    ] = False,
     alignments: Annotated[
         bool, option("Add word links by attention, as 0-0 1-2: a column after the text.", "--alignments", panel=OUTPUT)
     ] = False,
@@ -50,7 +79,9 @@ def translate(
         Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
     ] = "beam",
     beam_size: Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)] = 5,
-    length_penalty: Annotated[float, option("A of the score: logprob / ((5+length)/6)^A.", panel=SEARCH, metavar="A")] = 0.0,
+    length_penalty: Annotated[
+        float, option("A of the score: logprob / ((5+length)/6)^A; </s> counts in the length.", panel=SEARCH, metavar="A")
+    ] = 0.0,
     no_repeat_ngram: Annotated[
         int, option("Write no sequence of N subwords twice; 0: may.", panel=SEARCH, metavar="N", least=0)
     ] = 0,
@@ -60,9 +91,16 @@ def translate(
     max_length_ratio: Annotated[float | None, option("The same, as a multiple of the source's.", panel=SEARCH, metavar="X")] = None,
     prefix: Annotated[
         str | None,
-        option("What each translation must begin with, one a line; one subword more may follow.", panel=SEARCH, metavar="FILE"),
+        option(
+            "What translations must begin with: a line for each line, empty where it is free. "
+            "After one that fills --max-length one subword more is allowed.",
+            panel=SEARCH,
+            metavar="FILE",
+        ),
     ] = None,
-    temperature: Annotated[float, option("Sampling: below 1 bolder, 0 is greedy.", panel=SEARCH, metavar="T", least=0)] = 1.0,
+    temperature: Annotated[
+        float, option("Sampling: below 1 safer, above 1 more varied; 0 is greedy.", panel=SEARCH, metavar="T", least=0)
+    ] = 1.0,
     top_k: Annotated[int, option("Sampling: among the K likeliest; 0: all.", panel=SEARCH, metavar="K", least=0)] = 0,
     top_p: Annotated[float, option("Sampling: among the likeliest that make up P.", panel=SEARCH, metavar="P")] = 1.0,
     min_p: Annotated[float, option("Sampling: among those at least P times the likeliest.", panel=SEARCH, metavar="P")] = 0.0,
@@ -89,7 +127,7 @@ def translate(
     """Translate text line by line: n lines in, n lines out."""
 
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, read_lines
+    from nmt.data.text import check_inputs, display, read_lines
     from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
     from nmt.score import check_counts
 
@@ -99,16 +137,18 @@ def translate(
         raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
     if unique and n_best == 1:
         raise UsageError("--unique is about --n-best above 1")
-    resumable = not (prefix or unique or attention is not None)  # pictures are numbered from the first line of a process
+    if format == "jsonl" and given(context, "scores"):
+        raise UsageError("--scores adds a column to text; with --format jsonl each object has its score")
+    resumable = prefix is None and not unique and attention is None  # pictures are numbered from the first line of a process
     if continue_ and not resumable:
         raise UsageError("--continue goes with none of --prefix, --unique and --attention")
     _refuse_misfits(context, search)
     if attention is not None:
         make_directory(attention)
-    check_inputs(*inputs, *([prefix] if prefix else []))
-    jobs = plan(inputs, output)
+    check_inputs(*inputs, *([] if prefix is None else [prefix]))
+    jobs = plan(inputs, output, prefix)
     if continue_:
-        jobs = unfinished(jobs, n_best)
+        jobs = unfinished(jobs, n_best, format == "jsonl")
         done = sum(job.done for job in jobs)
         if not jobs:
             console.say(f"{output} is whole already")
@@ -140,12 +180,12 @@ def translate(
         attention=alignments or attention is not None,
     )
     traffic = Traffic(jobs, errors)
-    if prefix and repeatable(prefix) and not traffic.streaming:
-        check_counts(prefix, count_lines([prefix]), " and ".join(inputs), count_lines(inputs))
+    if prefix is not None and repeatable(prefix) and not traffic.streaming:
+        check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
-    prefixes = read_lines(prefix, errors) if prefix else None
+    prefixes = None if prefix is None else read_lines(prefix, errors)
     statistics = Statistics()
     unseen: set[str] = set()
     translations = translator.translate(lines, options, prefixes, traffic.place)
@@ -192,13 +232,14 @@ def _draw(translation: "Translation", path: str) -> str:
 
 def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Lines side by side; NmtError with both counts where one file has more."""
+    from nmt.data.text import display
     from nmt.score import check_counts
 
     for count, (first, second) in enumerate(itertools.zip_longest(left, right)):
         if first is None or second is None:
             rest = 1 + sum(1 for _ in (right if first is None else left))
             counts = (count, count + rest) if first is None else (count + rest, count)
-            check_counts(source, counts[0], target, counts[1])
+            check_counts(display(source), counts[0], display(target), counts[1])
         else:
             yield first, second
 
@@ -213,6 +254,7 @@ def logprob(
     ] = "text",
     ensemble: Annotated[list[str] | None, option("Another model to average with; repeatable.", metavar="MODEL")] = None,
     errors: Errors = "strict",
+    overwrite: Overwrite = False,
     batch_tokens: Annotated[int, option("Positions of a batch.", panel=COMMON, metavar="N", least=1)] = 4000,
     device: Device = "auto",
     threads: Threads = None,
@@ -220,16 +262,20 @@ def logprob(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Log-probability of given translations: natural log, summed over target tokens and </s>."""
+    """Log-probability of given translations: natural log, summed over target tokens and </s>.
+
+    Of an empty translation it is that of </s>, after an empty line too; translate writes 0 there, where it runs no model.
+    """
 
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, open_text, read_lines, rereadable
+    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines, rereadable
     from nmt.outputs import count_lines
     from nmt.score import check_counts
 
     check_inputs(source, target)
+    check_output(output, overwrite)
     if rereadable(source) and rereadable(target):
-        check_counts(source, count_lines([source]), target, count_lines([target]))
+        check_counts(display(source), count_lines([source]), display(target), count_lines([target]))
 
     from nmt.allocator import keep_freed_memory
     from nmt.translate import Translator
@@ -238,7 +284,7 @@ def logprob(
     translator = Translator.load(model, ensemble or (), device, threads)
     console, told = Console(quiet), list[int]()
     pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))
-    with open_text(output) as writer, console.progress("scoring", "lines") as progress:
+    with open_text(output, overwrite) as writer, console.progress("scoring", "lines") as progress:
         for line, each in enumerate(translator.log_probs(pairs, batch_tokens)):
             if format == "jsonl":
                 found = {"line": line, "logprob": each.log_prob, "tokens": each.tokens, "token_logprobs": each.token_log_probs}
@@ -261,7 +307,9 @@ def score(
     lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
     target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
     bootstrap: Annotated[int, option("Resamples for confidence intervals and p-values.", metavar="N", least=0)] = 0,
-    sentence: Annotated[bool, option("One score a line.", "--sentence", panel=OUTPUT)] = False,
+    sentence: Annotated[
+        bool, option("A row a line; as text a column for each system and metric, in the order given.", "--sentence", panel=OUTPUT)
+    ] = False,
     format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
     output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
     errors: Errors = "strict",
@@ -274,14 +322,15 @@ def score(
 
     from nmt import score as scoring
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, open_text, read_lines
+    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines
     from nmt.scoreboard import as_json, as_text, by_sentence
 
     console = Console(quiet)
-    metrics = metric or ["bleu", "chrf"]
+    metrics = list(dict.fromkeys(metric or ["bleu", "chrf"]))
     for name in metrics:
         if name not in scoring.METRICS:
             raise UsageError(f"--metric must be one of {', '.join(scoring.METRICS)}, not {name}")
+    scoring.check_tokenizer(tokenize)
     if device != "cpu":
         from nmt.translate import choose_device
 
@@ -291,11 +340,14 @@ def score(
     if bootstrap == 1:
         raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
     check_inputs(*hypotheses, *reference)
+    check_output(output)
     told: list[int] = []
     systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
     for paths, texts in ((hypotheses, systems), (reference, references)):
         for path, lines in zip(paths, texts, strict=True):
-            scoring.check_counts(path, len(lines), reference[0], len(references[0]))
+            scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
+            if not lines:
+                raise NmtError(f"{display(path)}: is empty: there is nothing to score")
     if told:
         console.warn(replaced(len(told)))
     doubts: dict[str, list[str]] = {}  # what is said of the reference is said of each hypothesis
@@ -303,7 +355,7 @@ def score(
         for message in dict.fromkeys(scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang)):
             doubts.setdefault(message, []).append(path)
     for message, paths in doubts.items():
-        console.warn(f"{', '.join(paths)}: {message}")
+        console.warn(f"{', '.join(map(display, paths))}: {message}")
     names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
     how = (references, metrics, tokenize, lowercase, target_lang)
     if sentence:
@@ -328,7 +380,9 @@ def info(
     debug: Debug = False,
 ) -> None:
     """Show what is in a directory: settings, sizes, languages, scores."""
+    from nmt.data.text import check_output
     from nmt.info import as_text, describe
 
+    check_output("-")
     found = describe(Path(path))
     print(dumps(found, ensure_ascii=False, indent=2) if json else "\n".join(as_text(found)))

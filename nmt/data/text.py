@@ -6,8 +6,10 @@ whatever the locale.
 
 import codecs
 import gzip
+import io
 import lzma
 import os
+import select
 import stat
 import sys
 import zlib
@@ -91,12 +93,12 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
 
     Raises NmtError as `read_lines` does.
     """
-    if os.fspath(path) == "-":
-        if sys.stdin is None:
-            raise NmtError("standard input is closed; name a file")
-        yield _stdin_reader(sys.stdin.buffer)
-        return
     try:
+        if os.fspath(path) == "-":
+            if sys.stdin is None:
+                raise NmtError("standard input is closed; name a file")
+            yield _stdin_reader(sys.stdin.buffer)
+            return
         with open(path, "rb", buffering=0) as raw:
             if os.fspath(path).endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
@@ -105,7 +107,7 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
                 with lzma.LZMAFile(raw) as unxzed:
                     yield unxzed.read1
             else:
-                yield raw.read
+                yield _patient(raw)
     except FileNotFoundError:
         raise NmtError(f"{name}: no such file") from None
     except IsADirectoryError:
@@ -118,7 +120,20 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
 
 def _stdin_reader(buffer: Any) -> Callable[[int], bytes]:
     """Unbuffered where there is a descriptor: no lock is held while waiting, which at exit a thread would die of."""
-    read: Callable[[int], bytes] = buffer.raw.read if hasattr(buffer, "raw") else buffer.read1
+    read: Callable[[int], bytes] = buffer.read1
+    return _patient(buffer.raw) if hasattr(buffer, "raw") else read
+
+
+def _patient(raw: io.RawIOBase) -> Callable[[int], bytes]:
+    """`raw.read`, waiting where a stream that another program made non-blocking has nothing yet: that is not its end."""
+
+    def read(size: int) -> bytes:
+        while (data := raw.read(size)) is None:
+            arrived = select.poll()
+            arrived.register(raw.fileno(), select.POLLIN)
+            arrived.poll()
+        return data
+
     return read
 
 
@@ -165,9 +180,9 @@ def rereadable(path: str | os.PathLike[str]) -> bool:
 
 
 def display(path: str | os.PathLike[str]) -> str:
-    """A path as messages name it."""
+    """An input as messages name it."""
     name = os.fspath(path)
-    return "standard input" if name == "-" else name
+    return "standard input" if name == "-" else name or "''"
 
 
 class _Sink(Protocol):
@@ -199,6 +214,38 @@ class TextWriter:
         self._stream.flush()
 
 
+def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
+    """Refuse now what `open_text` would refuse later."""
+    name = os.fspath(path)
+    if name == "-":
+        if sys.stdout is None:
+            raise NmtError("standard output is closed")
+        return
+    if not name:
+        raise NmtError("the name of the output is empty")
+    if os.path.isdir(name):
+        raise NmtError(f"{name}: is a directory, not a file")
+    if not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
+        raise NmtError(f"{name}: exists already; give --overwrite to replace it")
+    if not os.path.exists(name) and not os.path.isdir(folder := os.path.dirname(os.path.realpath(name))):
+        raise NmtError(f"{name}: cannot be written (no directory {folder})")
+
+
+@contextmanager
+def _stdout() -> Iterator[_Sink]:
+    """Standard output, for bytes. NmtError where it cannot take them all; BrokenPipeError where its reader went away."""
+    check_output("-")
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise NmtError(f"standard output: cannot be written ({reason(error)})") from None
+
+
 @contextmanager
 def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[TextWriter]:
     """A writer of lines to `path`; "-" is standard output, names that end in .gz or .xz are compressed.
@@ -208,19 +255,11 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
     """
     name = os.fspath(path)
     if name == "-":
-        if sys.stdout is None:
-            raise NmtError("standard output is closed; give --output")
-        try:
-            yield TextWriter(sys.stdout.buffer)
-        finally:
-            with suppress(BrokenPipeError):
-                sys.stdout.buffer.flush()
+        with _stdout() as stream:
+            yield TextWriter(stream)
         return
+    check_output(path, overwrite)
     target = Path(os.path.realpath(name))
-    if target.is_dir():
-        raise NmtError(f"{name}: is a directory, not a file")
-    if not overwrite and target.exists():
-        raise NmtError(f"{name}: exists already; give --overwrite to replace it")
     straight = os.path.exists(name) and not os.path.isfile(name)  # not `target`: /dev/stdout's, say pipe:[1], opens nothing
     written = Path(name) if straight else beside(target)
     try:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.text import check_inputs, open_text, read_lines
+from nmt.data.text import _patient, check_inputs, check_output, open_text, read_lines
 from nmt.errors import NmtError, UsageError
 
 SEPARATORS = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\x00j\rk"
@@ -139,6 +140,34 @@ def test_a_pipe_gives_each_line_when_it_arrives(tmp_path: Path) -> None:
     feeder.join()
 
 
+@pytest.mark.parametrize("read", ["for line in read_lines('-')", "for line in read_lines('/dev/stdin')"])
+def test_a_stream_that_does_not_block_is_waited_for(read: str) -> None:
+    program = f"from nmt.data.text import read_lines\n{read}: print(line, flush=True)"
+    source, feed = os.pipe()
+    os.set_blocking(source, False)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=source, stdout=subprocess.PIPE) as process:
+        os.close(source)
+        assert process.stdout is not None
+        with os.fdopen(feed, "wb", buffering=0) as pipe:
+            for line in (b"one\n", b"two\n"):
+                time.sleep(0.5)  # it finds nothing yet, and must not take that for the end
+                pipe.write(line)
+                assert process.stdout.readline() == line
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+def test_reading_goes_on_where_a_read_finds_nothing() -> None:
+    source, feed = os.pipe()
+    os.set_blocking(source, False)
+    with os.fdopen(source, "rb", buffering=0) as raw:
+        read = _patient(raw)
+        threading.Timer(0.2, os.write, (feed, b"late")).start()
+        assert read(10) == b"late"
+        threading.Timer(0.2, os.close, (feed,)).start()
+        assert read(10) == b""
+
+
 def test_standard_input_is_utf8_in_any_locale_and_given_line_by_line() -> None:
     program = """
 from nmt.data.text import read_lines, open_text
@@ -207,6 +236,13 @@ def test_a_failed_output_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out"]
     with pytest.raises(NmtError, match="--overwrite"), open_text(path, overwrite=False):
         pass
+    with pytest.raises(NmtError, match="--overwrite"):
+        check_output(path, overwrite=False)
+    for other in ("-", "/dev/null", tmp_path / "new"):
+        check_output(other, overwrite=False)
+    for other, message in ((tmp_path, "is a directory"), (tmp_path / "no" / "x", "no directory"), ("", "is empty")):
+        with pytest.raises(NmtError, match=message):
+            check_output(other)
     with pytest.raises(NmtError, match="is a directory"), open_text(tmp_path):
         pass
     with pytest.raises(ValueError, match="line feed"), open_text(path) as writer:
