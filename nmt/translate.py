@@ -109,8 +109,10 @@ class Translator:
         target: Subword,
         device: str | torch.device = "cpu",
         cache: bool = True,
+        workers: int = 1,
     ) -> None:
-        """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache.
+        """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache. `workers` is how many
+        processes share the batches.
 
         The models are moved to `device`, and put into evaluation mode whenever they run: who trains on, calls `train()`.
         """
@@ -119,6 +121,7 @@ class Translator:
         self._model = (model if cache else Uncached(model)).to(self.device)
         self._source = source
         self._target = target
+        self._workers = workers
 
     @classmethod
     def load(
@@ -130,6 +133,8 @@ class Translator:
         cache: bool = True,
     ) -> "Translator":
         """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
+
+        On a CPU `threads` (all cores where it is None) work on so many batches at a time.
 
         Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
         """
@@ -144,7 +149,9 @@ class Translator:
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
         try:
-            return cls([first.model, *(other.model for other in others)], first.source, first.target, where, cache)
+            models = [first.model, *(other.model for other in others)]
+            workers = torch.get_num_threads() if where.type == "cpu" else 1
+            return cls(models, first.source, first.target, where, cache, workers)
         except ValueError as error:
             raise NmtError(f"{path} and {', '.join(map(str, ensemble))}: {error}") from error
 
@@ -173,7 +180,9 @@ class Translator:
             return self._search(batch, options)
 
         parts = self._sentences(lines, options, prefixes, where)
-        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where)
+        # One line at a time has all threads; of several batches, each has one.
+        workers = 1 if options.batch_lines == 1 else self._workers
+        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
     def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:
@@ -194,7 +203,7 @@ class Translator:
             (None, [Sentence([*source, EOS], list(target), 0, max(len(source), len(target)) + 1, number)])
             for number, (source, target) in enumerate(pairs, 1)
         )
-        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None):
+        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None, workers=self._workers):
             yield sentence.target, sentence.result
 
     def _sentences(
