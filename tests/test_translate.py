@@ -118,6 +118,20 @@ def test_lines_keep_their_order(copier: Translator, batch_tokens: int, batch_lin
     assert texts(copier.translate(arriving(lines), options)) == lines
 
 
+@pytest.mark.parametrize("backend", list(BACKENDS))
+@pytest.mark.parametrize("search", SEARCHES, ids=repr)
+def test_workers_translate_as_one_process_does(backend: str, search: Search, subword: Subword) -> None:
+    lines = [*sentences(40, seed=2), *BLANKS, "a"]
+    options = Options(search, batch_tokens=100, attention=True)
+    alone, together = (
+        list(Translator([network(backend, subword)], subword, subword, workers=workers).translate(lines, options))
+        for workers in (1, 3)
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert one.hypotheses == other.hypotheses
+        assert one.attention is not None and other.attention is not None and np.array_equal(one.attention, other.attention)
+
+
 def test_a_batch_holds_one_length_within_its_budget(subword: Subword) -> None:
     seen: list[tuple[int, ...]] = []
 
