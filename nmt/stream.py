@@ -1,7 +1,7 @@
 """Lines through batches and out again in their old order, as they come, in memory that does not grow with the input.
 
-A line holds sentences (none where it is blank, several where it was split). Sentences of one length wait in one queue. The
-batch that runs next is always that of the oldest sentence in none, filled with younger ones of the same length, so output
+A line holds sentences (none where it is blank, several where it was split). Sentences of one size wait in one queue. The
+batch that runs next is always that of the oldest sentence in none, filled with younger ones of the same size, so output
 flows steadily, and only lines within the lookahead are ever held.
 """
 
@@ -30,7 +30,9 @@ class Sentence(Generic[Result]):
     """What one row of a batch needs, and what came of it."""
 
     source: list[int]
-    """Ids with `</s>`; sentences are batched with others of exactly this length."""
+    """Ids with `</s>`."""
+    size: int
+    """Positions that the source is padded to; sentences are batched with others of exactly this size."""
     target: list[int]
     """Ids without start token and `</s>`: a prefix to begin with, or a translation to score."""
     limit: int
@@ -67,7 +69,7 @@ def in_order(
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     """Each line's item and its sentences, with their results, in the order of the lines.
 
-    `work` gets sentences of one source length whose rows × width stay within `budget` (a single row may exceed it); it is
+    `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); it is
     given fewer where memory runs out, and runs in so many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
     says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
     after all lines before it. `where` is how messages name a line by its number.
@@ -98,7 +100,7 @@ def _in_order(
         while coming and hands.free():
             oldest = coming.popleft()
             if not oldest.taken:
-                hands.give(_take(queues[len(oldest.source)], budget))
+                hands.give(_take(queues[oldest.size], budget))
 
     while True:
         while not drain and held < LOOKAHEAD * budget and (most_lines is None or len(waiting) < most_lines):
@@ -117,7 +119,7 @@ def _in_order(
             held += _size(line[1])
             coming.extend(line[1])
             for sentence in line[1]:
-                queues[len(sentence.source)].append(sentence)
+                queues[sentence.size].append(sentence)
         hand_out()
         if hands.busy():
             try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -200,7 +200,7 @@ class Translator:
     ) -> Iterator[tuple[list[int], tuple[float, ...]]]:
         """Target ids with the log-probability of each, then of `</s>`, for pairs of ids without start token and `</s>`."""
         sentences: Iterator[tuple[None, list[Sentence[tuple[float, ...]]]]] = (
-            (None, [Sentence([*source, EOS], list(target), 0, max(len(source), len(target)) + 1, number)])
+            (None, [Sentence([*source, EOS], size := self._size(source), list(target), 0, max(size, len(target) + 1), number)])
             for number, (source, target) in enumerate(pairs, 1)
         )
         for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None, workers=self._workers):
@@ -235,7 +235,8 @@ class Translator:
                 limit = options.limit(len(part), len(prefix))
                 if len(prefix) > limit:
                     raise NmtError(f"the prefix of {where(number)} has {len(prefix)} subwords, the limit is {limit}")
-                sentences.append(Sentence[_Found]([*part, EOS], prefix, limit, max(len(part) + 1, LEAST_WIDTH), number))
+                size = self._size(part)
+                sentences.append(Sentence[_Found]([*part, EOS], size, prefix, limit, max(size, LEAST_WIDTH), number))
                 prefix = []  # it begins the first part only
             yield overlong, sentences
         if prefixes is not None and next(forced, None) is not None:
@@ -256,13 +257,23 @@ class Translator:
             cuts.append(next((cut for cut in range(end, cuts[-1], -1) if starts[cut]), end))
         return [source[start:end] for start, end in itertools.pairwise([*cuts, len(source)])]
 
+    def _size(self, source: Sequence[int]) -> int:
+        """The positions that source ids without `</s>` take in a batch."""
+        return -(-(len(source) + 1) // self._model.source_unit) * self._model.source_unit
+
+    def _sources(self, batch: list[Sentence[Any]]) -> tuple[Tensor, Tensor]:
+        """src (B, S) and src_lengths (B,). S is that of each sentence alone, so that nothing about its company reaches its
+        arithmetic: another number of keys, even masked ones, would change the last bits of attention, and with them text at
+        near ties.
+        """
+        padded = [sentence.source + [PAD] * (sentence.size - len(sentence.source)) for sentence in batch]
+        lengths = [len(sentence.source) for sentence in batch]
+        return torch.tensor(padded, device=self.device), torch.tensor(lengths, device=self.device)
+
     @torch.inference_mode()
     def _search(self, batch: list[Sentence[_Found]], options: Options) -> list[_Found]:
-        # All sources have one length: without padding, nothing about a sentence's company reaches its arithmetic (another
-        # number of keys, even masked ones, would change the last bits of attention, and with them text at near ties).
         self._model.eval()
-        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
-        lengths = torch.full((len(batch),), src.shape[1], device=self.device)
+        src, lengths = self._sources(batch)
         search = options.search if options.unique else options.search.keeping(options.n_best)
         found = search(self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch])
         weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
@@ -274,12 +285,14 @@ class Translator:
         for row, hypothesis in enumerate(hypotheses):
             rows[len(hypothesis.token_log_probs)].append(row)
         memory = self._model.encode(src, lengths)
+        sizes = lengths.tolist()
         weights: dict[int, NDArray[np.float32]] = {}
         for length, members in rows.items():
             prefix = [[self._model.start_token, *hypotheses[row].tokens][:length] for row in members]
             index = torch.tensor(members, device=self.device)
             attention = self._model.attention(torch.tensor(prefix, device=self.device), memory.select(index))
-            weights.update(zip(members, attention.float().cpu().numpy(), strict=True))
+            for row, own in zip(members, attention.float().cpu().numpy(), strict=True):
+                weights[row] = own[:, : sizes[row]]
         return [weights[row] for row in range(len(hypotheses))]
 
     def _check_attention(self) -> None:
@@ -293,13 +306,13 @@ class Translator:
     @torch.inference_mode()
     def _force(self, batch: list[Sentence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
         self._model.eval()
-        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
+        src, lengths = self._sources(batch)
         labels = [torch.tensor([*sentence.target, EOS]) for sentence in batch]
         sizes = [len(each) for each in labels]
         target = pad_sequence(labels, batch_first=True, padding_value=PAD).to(self.device)
         prefix = target.roll(1, dims=1)
         prefix[:, 0] = self._model.start_token
-        hidden = self._model(src, torch.full((len(batch),), src.shape[1], device=self.device), prefix)
+        hidden = self._model(src, lengths, prefix)
         # A chunk of positions at a time: the (positions, vocabulary) matrix would be the largest of all.
         real = torch.arange(target.shape[1], device=self.device) < torch.tensor(sizes, device=self.device)[:, None]
         chunks = zip(torch.split(hidden[real], CHUNK), torch.split(target[real], CHUNK), strict=True)

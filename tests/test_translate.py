@@ -274,7 +274,7 @@ def test_lack_of_memory_splits_the_batch() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return [sentence.number for sentence in batch]
 
-    lines = [(None, [Sentence([5, EOS], [], 9, 2, number)]) for number in range(1, 12)]
+    lines = [(None, [Sentence([5, EOS], 2, [], 9, 2, number)]) for number in range(1, 12)]
     done = in_order(lines, work, budget=100, most_lines=None)
     assert [each.result for _, [each] in done] == list(range(1, 12))
     assert ran[0] == 11 and max(ran[1:]) <= 6

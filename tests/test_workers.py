@@ -20,7 +20,7 @@ def lines(count: int) -> Iterator[Line]:
     """Each of one sentence, or of none or two, of a few lengths."""
     for number in range(1, count + 1):
         size = number % 5
-        yield number, [Sentence([number, *[7] * size, EOS], [], 9, size + 2, number) for _ in range(number % 3)]
+        yield number, [Sentence([number, *[7] * size, EOS], size + 2, [], 9, size + 2, number) for _ in range(number % 3)]
 
 
 def firsts(batch: list[Sentence[int]]) -> list[int]:
@@ -40,7 +40,7 @@ def test_the_work_is_done_elsewhere_and_by_as_many_as_are_needed() -> None:
     def process(batch: list[Sentence[int]]) -> list[int]:
         return [os.getpid()] * len(batch)
 
-    (_, [only]), *_ = in_order([(1, [Sentence([5, EOS], [], 9, 2, 1)])], process, 100, None, workers=3)
+    (_, [only]), *_ = in_order([(1, [Sentence([5, EOS], 2, [], 9, 2, 1)])], process, 100, None, workers=3)
     many = {each.result for _, sentences in in_order(lines(60), process, 1, None, workers=3) for each in sentences}
     assert only.result != os.getpid() and os.getpid() not in many
     assert len(many) == 3
@@ -90,7 +90,7 @@ def test_a_killed_worker_is_told() -> None:
 def test_a_worker_that_died_idle_is_told() -> None:
     workers = crew(firsts, 2)
     assert isinstance(workers, Workers)
-    batch = [Sentence[int]([5, EOS], [], 9, 2, 1)]
+    batch = [Sentence[int]([5, EOS], 2, [], 9, 2, 1)]
     workers.give(batch)
     assert workers.take()[1] == [5]
     (process,) = multiprocessing.active_children()

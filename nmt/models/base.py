@@ -103,6 +103,9 @@ class Seq2Seq(nn.Module, ABC):
 
     start_token: int
     """The id before the first target token: BOS, or EOS if the settings say so."""
+    source_unit: int = 1
+    """Sources may be of several lengths in a batch without touching each other's bits on a CPU, if S is the next multiple of this
+    above the length of each. The larger, the fewer batches; 1 means sources of one length."""
 
     @abstractmethod
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:

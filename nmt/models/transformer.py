@@ -271,6 +271,7 @@ class State(base.State):
 class Transformer(base.Seq2Seq):
     """The Transformer backend."""
 
+    source_unit = 8  # what is masked adds zeros to sums of as many terms
     ROOM = 8  # positions by which a cache grows: a copy every 8 steps, and little unused for `select` to carry along at each
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
