@@ -1,7 +1,7 @@
 """Lines through batches and out again in their old order, as they come, in memory that does not grow with the input.
 
-A line holds sentences (none where it is blank, several where it was split). Sentences of one length wait in one queue. The
-batch that runs next is always that of the oldest waiting line, filled with younger sentences of the same length, so output
+A line holds sentences (none where it is blank, several where it was split). Sentences of one size wait in one queue. The
+batch that runs next is always that of the oldest sentence in none, filled with younger ones of the same size, so output
 flows steadily, and only lines within the lookahead are ever held.
 """
 
@@ -10,11 +10,13 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
 
 from nmt.errors import NmtError
+from nmt.workers import Crew, crew
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -28,7 +30,9 @@ class Sentence(Generic[Result]):
     """What one row of a batch needs, and what came of it."""
 
     source: list[int]
-    """Ids with `</s>`; sentences are batched with others of exactly this length."""
+    """Ids with `</s>`."""
+    size: int
+    """Positions that the source is padded to; sentences are batched with others of exactly this size."""
     target: list[int]
     """Ids without start token and `</s>`: a prefix to begin with, or a translation to score."""
     limit: int
@@ -37,6 +41,8 @@ class Sentence(Generic[Result]):
     """Positions a row takes of the budget."""
     number: int
     """Its line in the input, from 1: for messages."""
+    taken: bool = False
+    """It is in a batch."""
     done: list[Result] = field(default_factory=list)
     """The result, once it has run."""
 
@@ -59,20 +65,43 @@ def in_order(
     budget: int,
     most_lines: int | None,
     where: Callable[[int], str] = input_line,
+    workers: int = 1,
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     """Each line's item and its sentences, with their results, in the order of the lines.
 
-    `work` gets sentences of one source length whose rows × width stay within `budget` (a single row may exceed it); it is
-    given fewer where memory runs out. At most `most_lines` lines wait at a time. A None in `lines` says that nothing more
-    has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes after all lines
-    before it. `where` is how messages name a line by its number.
+    `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); it is
+    given fewer where memory runs out, and runs in so many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
+    says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
+    after all lines before it. `where` is how messages name a line by its number.
     """
-    arrivals = iter(lines)
+    hands = crew(partial(_within_memory, work), workers)
+    try:
+        yield from _in_order(iter(lines), hands, budget, most_lines, where)
+    finally:
+        hands.dismiss()
+
+
+def _in_order(
+    arrivals: Iterator[tuple[Item, list[Sentence[Result]]] | None],
+    hands: Crew[list[Sentence[Result]], list[Result]],
+    budget: int,
+    most_lines: int | None,
+    where: Callable[[int], str],
+) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     waiting: deque[tuple[Item, list[Sentence[Result]]]] = deque()
+    coming: deque[Sentence[Result]] = deque()  # all sentences of these lines that are in no batch, and some that are
     queues: defaultdict[int, deque[Sentence[Result]]] = defaultdict(deque)
     held = 0
     failure: Exception | None = None
     exhausted = drain = False
+
+    def hand_out() -> None:
+        """The oldest sentence goes next. Lines are queued in order, so it is the first of its queue."""
+        while coming and hands.free():
+            oldest = coming.popleft()
+            if not oldest.taken:
+                hands.give(_take(queues[oldest.size], budget))
+
     while True:
         while not drain and held < LOOKAHEAD * budget and (most_lines is None or len(waiting) < most_lines):
             try:
@@ -88,15 +117,21 @@ def in_order(
                 continue
             waiting.append(line)
             held += _size(line[1])
+            coming.extend(line[1])
             for sentence in line[1]:
-                queues[len(sentence.source)].append(sentence)
-        if waiting:
-            # Lines are queued in order, so the oldest line's first pending sentence is the first of its queue.
-            pending = next((sentence for sentence in waiting[0][1] if not sentence.done), None)
-            if pending is not None:
-                batch = _take(queues[len(pending.source)], budget)
-                for sentence, result in zip(batch, _within_memory(work, batch, where), strict=True):
-                    sentence.done.append(result)
+                queues[sentence.size].append(sentence)
+        hand_out()
+        if hands.busy():
+            try:
+                batch, results = hands.take()
+            except TooLarge as error:
+                raise NmtError(
+                    f"out of memory: {where(error.number)} ({error.subwords:,} subwords) does not fit even alone; "
+                    "use a smaller beam or a shorter limit for overlong lines"
+                ) from error
+            hand_out()  # nobody waits while lines are written and read
+            for sentence, result in zip(batch, results, strict=True):
+                sentence.done.append(result)
         while waiting and all(sentence.done for sentence in waiting[0][1]):
             item, sentences = waiting.popleft()
             held -= _size(sentences)
@@ -113,18 +148,27 @@ def _size(sentences: list[Sentence[Result]]) -> int:
     return max(1, sum(sentence.width for sentence in sentences))
 
 
-def _take(waiting: deque[Sentence[Result]], budget: int) -> list[Sentence[Result]]:
-    batch = [waiting.popleft()]
+def _take(queue: deque[Sentence[Result]], budget: int) -> list[Sentence[Result]]:
+    batch = [queue.popleft()]
     width = batch[0].width
-    while waiting and (len(batch) + 1) * max(width, waiting[0].width) <= budget:
-        batch.append(waiting.popleft())
+    while queue and (len(batch) + 1) * max(width, queue[0].width) <= budget:
+        batch.append(queue.popleft())
         width = max(width, batch[-1].width)
+    for sentence in batch:
+        sentence.taken = True
     return batch
 
 
-def _within_memory(
-    work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]], where: Callable[[int], str]
-) -> list[Result]:
+class TooLarge(Exception):
+    """Memory does not suffice for a sentence alone."""
+
+    def __init__(self, number: int, subwords: int) -> None:
+        super().__init__(number, subwords)
+        self.number = number
+        self.subwords = subwords
+
+
+def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
     """`work(batch)`, in halves where memory does not suffice for the whole."""
     try:
         return work(batch)
@@ -132,16 +176,12 @@ def _within_memory(
         if not _out_of_memory(error):
             raise
         if len(batch) == 1:
-            sentence = batch[0]
-            raise NmtError(
-                f"out of memory: {where(sentence.number)} ({len(sentence.source) - 1:,} subwords) does not fit even alone; "
-                "use a smaller beam or a shorter limit for overlong lines"
-            ) from error
+            raise TooLarge(batch[0].number, len(batch[0].source) - 1) from error
     # Not inside the handler: the traceback there keeps the failed batch's tensors alive.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(batch) // 2
-    return _within_memory(work, batch[:half], where) + _within_memory(work, batch[half:], where)
+    return _within_memory(work, batch[:half]) + _within_memory(work, batch[half:])
 
 
 def _out_of_memory(error: Exception) -> bool:

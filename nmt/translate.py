@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -111,8 +111,10 @@ class Translator:
         target: Subword,
         device: str | torch.device = "cpu",
         cache: bool = True,
+        workers: int = 1,
     ) -> None:
-        """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache.
+        """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache. `workers` is how many
+        processes share the batches.
 
         The models are moved to `device`, and put into evaluation mode whenever they run: who trains on, calls `train()`.
         """
@@ -121,6 +123,7 @@ class Translator:
         self._model = (model if cache else Uncached(model)).to(self.device)
         self._source = source
         self._target = target
+        self._workers = workers
 
     @classmethod
     def load(
@@ -132,6 +135,8 @@ class Translator:
         cache: bool = True,
     ) -> "Translator":
         """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
+
+        On a CPU `threads` (all cores where it is None) work on so many batches at a time.
 
         Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
         """
@@ -146,7 +151,9 @@ class Translator:
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
         try:
-            return cls([first.model, *(other.model for other in others)], first.source, first.target, where, cache)
+            models = [first.model, *(other.model for other in others)]
+            workers = torch.get_num_threads() if where.type == "cpu" else 1
+            return cls(models, first.source, first.target, where, cache, workers)
         except ValueError as error:
             raise NmtError(f"{path} and {', '.join(map(str, ensemble))}: {error}") from error
 
@@ -175,7 +182,9 @@ class Translator:
             return self._search(batch, options)
 
         parts = self._sentences(lines, options, prefixes, where)
-        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where)
+        # One line at a time has all threads; of several batches, each has one.
+        workers = 1 if options.batch_lines == 1 else self._workers
+        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
     def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:
@@ -196,10 +205,10 @@ class Translator:
     ) -> Iterator[tuple[list[int], tuple[float, ...]]]:
         """Target ids with the log-probability of each, then of `</s>`, for pairs of ids without start token and `</s>`."""
         sentences: Iterator[tuple[None, list[Sentence[tuple[float, ...]]]]] = (
-            (None, [Sentence([*source, EOS], list(target), 0, max(len(source), len(target)) + 1, number)])
+            (None, [Sentence([*source, EOS], size := self._size(source), list(target), 0, max(size, len(target) + 1), number)])
             for number, (source, target) in enumerate(pairs, 1)
         )
-        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None):
+        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None, workers=self._workers):
             yield sentence.target, sentence.result
 
     def _sentences(
@@ -231,7 +240,8 @@ class Translator:
                 limit = options.limit(len(part), len(prefix))
                 if len(prefix) > limit:
                     raise NmtError(f"the prefix of {where(number)} has {len(prefix)} subwords, the limit is {limit}")
-                sentences.append(Sentence[_Found]([*part, EOS], prefix, limit, max(len(part) + 1, LEAST_WIDTH), number))
+                size = self._size(part)
+                sentences.append(Sentence[_Found]([*part, EOS], size, prefix, limit, max(size, LEAST_WIDTH), number))
                 prefix = []  # it begins the first part only
             yield overlong, sentences
         if prefixes is not None and next(forced, None) is not None:
@@ -252,13 +262,23 @@ class Translator:
             cuts.append(next((cut for cut in range(end, cuts[-1], -1) if starts[cut]), end))
         return [source[start:end] for start, end in itertools.pairwise([*cuts, len(source)])]
 
+    def _size(self, source: Sequence[int]) -> int:
+        """The positions that source ids without `</s>` take in a batch."""
+        return -(-(len(source) + 1) // self._model.source_unit) * self._model.source_unit
+
+    def _sources(self, batch: list[Sentence[Any]]) -> tuple[Tensor, Tensor]:
+        """src (B, S) and src_lengths (B,). S is that of each sentence alone, so that nothing about its company reaches its
+        arithmetic: another number of keys, even masked ones, would change the last bits of attention, and with them text at
+        near ties.
+        """
+        padded = [sentence.source + [PAD] * (sentence.size - len(sentence.source)) for sentence in batch]
+        lengths = [len(sentence.source) for sentence in batch]
+        return torch.tensor(padded, device=self.device), torch.tensor(lengths, device=self.device)
+
     @torch.inference_mode()
     def _search(self, batch: list[Sentence[_Found]], options: Options) -> list[_Found]:
-        # All sources have one length: without padding, nothing about a sentence's company reaches its arithmetic (another
-        # number of keys, even masked ones, would change the last bits of attention, and with them text at near ties).
         self._model.eval()
-        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
-        lengths = torch.full((len(batch),), src.shape[1], device=self.device)
+        src, lengths = self._sources(batch)
         search = options.search if options.unique else options.search.keeping(options.n_best)
         found = search(self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch])
         weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
@@ -270,12 +290,14 @@ class Translator:
         for row, hypothesis in enumerate(hypotheses):
             rows[len(hypothesis.token_log_probs)].append(row)
         memory = self._model.encode(src, lengths)
+        sizes = lengths.tolist()
         weights: dict[int, NDArray[np.float32]] = {}
         for length, members in rows.items():
             prefix = [[self._model.start_token, *hypotheses[row].tokens][:length] for row in members]
             index = torch.tensor(members, device=self.device)
             attention = self._model.attention(torch.tensor(prefix, device=self.device), memory.select(index))
-            weights.update(zip(members, attention.float().cpu().numpy(), strict=True))
+            for row, own in zip(members, attention.float().cpu().numpy(), strict=True):
+                weights[row] = own[:, : sizes[row]]
         return [weights[row] for row in range(len(hypotheses))]
 
     def _check_attention(self) -> None:
@@ -289,13 +311,13 @@ class Translator:
     @torch.inference_mode()
     def _force(self, batch: list[Sentence[tuple[float, ...]]]) -> list[tuple[float, ...]]:
         self._model.eval()
-        src = torch.tensor([sentence.source for sentence in batch], device=self.device)
+        src, lengths = self._sources(batch)
         labels = [torch.tensor([*sentence.target, EOS]) for sentence in batch]
         sizes = [len(each) for each in labels]
         target = pad_sequence(labels, batch_first=True, padding_value=PAD).to(self.device)
         prefix = target.roll(1, dims=1)
         prefix[:, 0] = self._model.start_token
-        hidden = self._model(src, torch.full((len(batch),), src.shape[1], device=self.device), prefix)
+        hidden = self._model(src, lengths, prefix)
         # A chunk of positions at a time: the (positions, vocabulary) matrix would be the largest of all.
         real = torch.arange(target.shape[1], device=self.device) < torch.tensor(sizes, device=self.device)[:, None]
         chunks = zip(torch.split(hidden[real], CHUNK), torch.split(target[real], CHUNK), strict=True)

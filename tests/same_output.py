@@ -1,4 +1,4 @@
-"""Translates a file in many ways and compares the bytes: batches of several sizes, reversed order, a pipe, Python.
+"""Translates a file in many ways and compares the bytes: batches of several sizes, reversed order, a pipe, threads, Python.
 
     python tests/same_output.py MODEL SOURCE
 
@@ -38,6 +38,7 @@ def main(model: str, source: str) -> int:
             "file, 4,000": translate(model, source, *options),
             "file, 200": translate(model, source, "--batch-tokens", "200", *options),
             "file, 20,000": translate(model, source, "--batch-tokens", "20000", *options),
+            "one thread": translate(model, source, "--threads", "1", *options),
             "pipe": translate(model, *options, lines=lines),
             "reversed": translate(model, *options, lines=lines[::-1])[::-1],
             "Python": [each.text for each in translator.translate(lines, Options(search))],

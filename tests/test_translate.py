@@ -119,6 +119,20 @@ def test_lines_keep_their_order(copier: Translator, batch_tokens: int, batch_lin
     assert texts(copier.translate(arriving(lines), options)) == lines
 
 
+@pytest.mark.parametrize("backend", list(BACKENDS))
+@pytest.mark.parametrize("search", SEARCHES, ids=repr)
+def test_workers_translate_as_one_process_does(backend: str, search: Search, subword: Subword) -> None:
+    lines = [*sentences(40, seed=2), *BLANKS, "a"]
+    options = Options(search, batch_tokens=100, attention=True)
+    alone, together = (
+        list(Translator([network(backend, subword)], subword, subword, workers=workers).translate(lines, options))
+        for workers in (1, 3)
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert one.hypotheses == other.hypotheses
+        assert one.attention is not None and other.attention is not None and np.array_equal(one.attention, other.attention)
+
+
 def test_a_batch_holds_one_length_within_its_budget(subword: Subword) -> None:
     seen: list[tuple[int, ...]] = []
 
@@ -261,7 +275,7 @@ def test_lack_of_memory_splits_the_batch() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return [sentence.number for sentence in batch]
 
-    lines = [(None, [Sentence([5, EOS], [], 9, 2, number)]) for number in range(1, 12)]
+    lines = [(None, [Sentence([5, EOS], 2, [], 9, 2, number)]) for number in range(1, 12)]
     done = in_order(lines, work, budget=100, most_lines=None)
     assert [each.result for _, [each] in done] == list(range(1, 12))
     assert ran[0] == 11 and max(ran[1:]) <= 6

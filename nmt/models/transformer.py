@@ -132,12 +132,14 @@ class SelfAttention(Heads):
         return self.join(self.attend(query, key, value, mask, causal))
 
     def step(self, x: Tensor, cache: Tensor, position: int) -> Tensor:
-        """x (R, 1, d) at `position`, which is written into cache (R, H, C, 2h) -> (R, 1, d)."""
-        fused = self.split(self.inputs(x)).transpose(1, 2)
+        """x (R, d) at `position`, which is written into cache (R, H, C, 2h) -> (R, d)."""
+        fused = self.inputs(x).view(len(x), self.heads, -1)
         size = fused.shape[-1] // 3
-        cache[:, :, position] = fused[:, :, 0, size:]
-        key, value = cache[:, :, : position + 1].chunk(2, -1)
-        return self.join(_written_out(fused[..., :size], key, value))
+        cache[:, :, position] = fused[..., size:]
+        known = cache[:, :, : position + 1]
+        read = _written_out(fused[..., None, :size], known[..., :size], known[..., size:])
+        output: Tensor = self.output(read.view_as(x))
+        return output
 
 
 class CrossAttention(Heads):
@@ -148,11 +150,11 @@ class CrossAttention(Heads):
         self.query = _xavier(Linear(width, width, bias=False))
 
     def project(self, x: Tensor, sentences: int) -> Tensor:
-        """x (R, T, d) -> query (B, H, K·T, h)."""
+        """x (R, T, d) or (R, d) -> query (B, H, K·T, h)."""
         return self.split(self.query(x).view(sentences, -1, x.shape[-1])).transpose(1, 2)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (R, T, d), key and value (B, H, S, h) -> (R, T, d)."""
+        """x (R, T, d) or (R, d), key and value (B, H, S, h) -> the same shape."""
         return self.join(self.attend(self.project(x, len(key)), key, value, mask)).view_as(x)
 
     def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
@@ -221,7 +223,7 @@ class DecoderLayer(nn.Module):
         return self._read(self._reflect(x), key, value, mask)
 
     def step(self, x: Tensor, cache: Tensor, position: int, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """One position: x (R, 1, d) -> (R, 1, d); the earlier ones are in cache (R, H, C, 2h)."""
+        """One position: x (R, d) -> (R, d); the earlier ones are in cache (R, H, C, 2h)."""
         return self._read(self.after_attention(x, self.attention.step(x, cache, position)), key, value, mask)
 
     def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
@@ -269,6 +271,7 @@ class State(base.State):
 class Transformer(base.Seq2Seq):
     """The Transformer backend."""
 
+    source_unit = 8  # what is masked adds zeros to sums of as many terms
     ROOM = 8  # positions by which a cache grows: a copy every 8 steps, and little unused for `select` to carry along at each
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
@@ -301,7 +304,7 @@ class Transformer(base.Seq2Seq):
         # Only a CPU can be asked without waiting for it.
         padded = src.device.type != "cpu" or not bool(real.all())
         mask = real if padded else None
-        x = self._embed(self.src_embedding(src), 0)
+        x = self._embed(self.src_embedding(src), 0, size)
         for layer in self.encoder:
             x = layer(x, mask)
         parts = self.memory(x).chunk(2 * len(self.decoder), -1)
@@ -311,7 +314,7 @@ class Transformer(base.Seq2Seq):
         return Memory(heads[::2], heads[1::2], real, padded)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
-        x = self._embed(self.tgt_embedding(prefix), 0)
+        x = self._embed(self.tgt_embedding(prefix), 0, prefix.shape[1])
         mask = memory.mask()
         for layer, key, value in zip(self.decoder, memory.keys, memory.values, strict=True):
             x = layer(x, key, value, mask)
@@ -325,11 +328,11 @@ class Transformer(base.Seq2Seq):
         position, caches = state.position, state.caches
         if position == caches[0].shape[2]:
             caches = [F.pad(cache, (0, 0, 0, self.ROOM)) for cache in caches]
-        x = self._embed(self.tgt_embedding(token.unsqueeze(1)), position)
+        x = self._embed(self.tgt_embedding(token), position, 1)
         mask = memory.mask()
         for layer, cache, key, value in zip(self.decoder, caches, memory.keys, memory.values, strict=True):
             x = layer.step(x, cache, position, key, value, mask)  # type: ignore[operator]  # a ModuleList forgets its type
-        return x.squeeze(1), State(caches, position + 1)
+        return x, State(caches, position + 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.output(hidden)
@@ -338,18 +341,18 @@ class Transformer(base.Seq2Seq):
     def attention(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
         """The mean of the heads of the last layer but one, which aligns best (Garg et al. 2019, arXiv 1909.02074)."""
         chosen = max(len(self.decoder) - 2, 0)
-        x = self._embed(self.tgt_embedding(prefix), 0)
+        x = self._embed(self.tgt_embedding(prefix), 0, prefix.shape[1])
         mask = memory.mask()
         for layer, key, value in zip(self.decoder[:chosen], memory.keys, memory.values, strict=False):
             x = layer(x, key, value, mask)
         weights: Tensor = self.decoder[chosen].weights(x, memory.keys[chosen], mask)  # type: ignore[operator]  # as in `step`
         return weights
 
-    def _embed(self, embedded: Tensor, first: int) -> Tensor:
-        """Word vectors (B, T, d) of positions first … -> what the first layer reads (3.4, 3.5)."""
+    def _embed(self, embedded: Tensor, first: int, size: int) -> Tensor:
+        """Word vectors (B, T, d) of `size` positions from `first` on, or (B, d) of one -> what the first layer reads (3.4, 3.5)."""
         x = embedded * self.scale
         if self.positions is not None:
-            x = x + self.positions(first, first + x.shape[1])
+            x = x + self.positions(first, first + size)
         output: Tensor = self.dropout(x)
         return output
 

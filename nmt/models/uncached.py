@@ -36,6 +36,7 @@ class Uncached(Seq2Seq):
         super().__init__()
         self.model = model
         self.start_token = model.start_token
+        self.source_unit = model.source_unit
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
         return Memory(self.model.encode(src, src_lengths), src[:, :0])

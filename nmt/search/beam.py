@@ -27,6 +27,7 @@ from nmt.search.base import (
     check_options,
     constrain,
     end_where_full,
+    in_chunks,
     length_penalty,
     report,
     top,
@@ -90,7 +91,7 @@ class Beam:
         finished = Paths.empty(len(token), self.n_best or self.size, token.device, log_prob=-math.inf)
         while len(sentences.place):
             hidden, state = model.step(token, state, sentences.memory)
-            candidates, rows = self.candidates(model.log_probs(hidden), live, sentences)
+            candidates, rows = self.candidates(model, hidden, live, sentences)
             finished = best_ended(finished, candidates, penalties)
             live, rows = best_live(candidates, rows, min(self.size, candidates.width - live.width))
             done = self.done(live, finished, sentences.limit, penalties)
@@ -102,16 +103,20 @@ class Beam:
             token = live.tokens[:, :, -1].flatten()
         return results
 
-    def candidates(self, log_probs: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
-        """The best C = min(2K, all) continuations of `live`, best first, and the rows (B, C) of `log_probs` that they come from."""
-        constrain(log_probs, live, sentences, self.no_repeat_ngram)
-        values, tokens = end_where_full(*top(log_probs, 2 * self.size), sentences.full(live))
+    def candidates(self, model: Seq2Seq, hidden: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
+        """The best C = min(2K, all) continuations of `live`, best first, and the rows (B, C) of `hidden` that they come from."""
+
+        def best(hidden: Tensor, tokens: Tensor, forced: Tensor) -> tuple[Tensor, ...]:
+            return top(constrain(model.log_probs(hidden), tokens, forced, self.no_repeat_ngram), 2 * self.size)
+
+        found, columns = in_chunks(best, hidden, live.tokens.flatten(0, 1), sentences.forced(live))
+        values, tokens = end_where_full(found, columns, sentences.full(live))
         each = values.shape[1]
         values, tokens = (part.view(-1, live.width * each) for part in (values, tokens))
         total = live.log_prob.repeat_interleave(each, dim=1) + values
         order = total.sort(dim=1, descending=True, stable=True).indices[:, : 2 * self.size]
         parents = order // each
-        first = torch.arange(0, len(log_probs), live.width, device=order.device).unsqueeze(1)
+        first = torch.arange(0, len(hidden), live.width, device=order.device).unsqueeze(1)
         return live.pick(parents).extend(tokens.gather(1, order), values.gather(1, order)), first + parents
 
     def done(self, live: Paths, finished: Paths, limit: Tensor, penalties: Tensor) -> Tensor:

@@ -20,12 +20,13 @@ from nmt.search.base import (
     check_options,
     constrain,
     end_where_full,
+    in_chunks,
     report,
     rows_of,
 )
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""(log_probs (R, V) with -inf where a token may not follow, place (B,) of the sentences in the call, step) -> token (R,)."""
+"""(log_probs (R, V) with -inf where a token may not follow, where the random numbers of a row begin (R,), step) -> token (R,)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Greedy:
         """As in `Search`; one hypothesis each."""
         with torch.inference_mode():
             sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
-            return walk(model, sentences, 1, best, self.length_penalty, self.no_repeat_ngram)
+            nowhere = torch.zeros(len(src), 1, dtype=torch.int64, device=src.device)
+            return walk(model, sentences, nowhere, best, self.length_penalty, self.no_repeat_ngram)
 
     def keeping(self, count: int) -> Self:
         """As in `Search`."""
@@ -59,42 +61,47 @@ class Greedy:
         return self
 
 
-def best(log_probs: Tensor, place: Tensor, step: int) -> Tensor:
+def best(log_probs: Tensor, streams: Tensor, step: int) -> Tensor:
     """The most probable token of each row; the lower id of equals."""
     return log_probs.argmax(dim=1)
 
 
 def walk(
-    model: Seq2Seq, sentences: Sentences, width: int, choose: Choose, alpha: float, no_repeat_ngram: int
+    model: Seq2Seq, sentences: Sentences, streams: Tensor, choose: Choose, alpha: float, no_repeat_ngram: int
 ) -> list[list[Hypothesis]]:
-    """`width` hypotheses for each sentence, whose tokens `choose` takes one after the other.
+    """As many hypotheses for each sentence as `streams` (B, w) has columns, whose tokens `choose` takes one after the other.
 
     A sentence leaves the batch, with its memory, when all its hypotheses have ended.
     """
     results: list[list[Hypothesis]] = [[] for _ in sentences.place]
+    width = streams.shape[1]
     state = model.start(sentences.memory)
     token = torch.full_like(sentences.place, model.start_token)
     paths = Paths.empty(len(token), width, token.device)
     while len(sentences.place):
         hidden, state = model.step(token, state, sentences.memory)
-        log_probs = model.log_probs(hidden)
         if paths.length == 0 and width > 1:  # until now the hypotheses of a sentence were one
             rows = torch.arange(len(token), device=token.device).repeat_interleave(width)
-            log_probs, state = log_probs[rows], state.select(rows)
-        constrain(log_probs, paths, sentences, no_repeat_ngram)
-        paths = follow(log_probs, choose(log_probs, sentences.place, paths.length), paths, sentences)
+            hidden, state = hidden[rows], state.select(rows)
+
+        def follow(hidden: Tensor, tokens: Tensor, forced: Tensor, streams: Tensor, step: int = paths.length) -> tuple[Tensor, ...]:
+            log_probs = constrain(model.log_probs(hidden), tokens, forced, no_repeat_ngram)
+            token = choose(log_probs, streams, step).unsqueeze(1)
+            return log_probs.gather(1, token), token
+
+        value, token = in_chunks(follow, hidden, paths.tokens.flatten(0, 1), sentences.forced(paths), streams.flatten())
+        paths = extended(paths, *end_where_full(value, token, sentences.full(paths)))
         done = paths.ended().all(dim=1)
         if done.any():
             report(results, sentences.place, paths, done, alpha)
             keep = (~done).nonzero().flatten()
-            sentences, paths, state = sentences.select(keep), paths.select(keep), state.select(rows_of(keep, width))
+            state = state.select(rows_of(keep, width))
+            sentences, paths, streams = sentences.select(keep), paths.select(keep), streams[keep]
         token = paths.tokens[:, :, -1].flatten()
     return results
 
 
-def follow(log_probs: Tensor, token: Tensor, paths: Paths, sentences: Sentences) -> Paths:
-    """The hypotheses with `token` (R,) after them; those that have ended, or end here, with NOTHING."""
-    token = token.unsqueeze(1)
-    value, token = end_where_full(log_probs.gather(1, token), token, sentences.full(paths))
+def extended(paths: Paths, value: Tensor, token: Tensor) -> Paths:
+    """The hypotheses with `token` (R, 1) of log-probability `value` after them; those that have ended with NOTHING."""
     over = paths.ended()
     return paths.extend(token.view_as(over).masked_fill(over, NOTHING), value.view_as(over).masked_fill(over, 0.0))

@@ -71,15 +71,15 @@ class Sampling:
         prefixes: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
         """As in `Search`; `samples` hypotheses each."""
-        streams = self.streams(src, src_lengths)
 
-        def draw(log_probs: Tensor, place: Tensor, step: int) -> Tensor:
-            return self.choose(log_probs, uniform(streams[place].flatten(), step))
+        def draw(log_probs: Tensor, streams: Tensor, step: int) -> Tensor:
+            return self.choose(log_probs, uniform(streams, step))
 
         choose = best if self.temperature == 0 else draw
         with torch.inference_mode():
             sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
-            drawn = walk(model, sentences, self.samples, choose, self.length_penalty, self.no_repeat_ngram)
+            streams = self.streams(src, src_lengths)
+            drawn = walk(model, sentences, streams, choose, self.length_penalty, self.no_repeat_ngram)
         return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in drawn]
 
     def keeping(self, count: int) -> Self:

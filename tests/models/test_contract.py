@@ -171,11 +171,11 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def results(model: Seq2Seq, src: Tensor, prefix: Tensor) -> Iterator[Tensor]:
-    """All that a search or `translate` can see of sentences of one length, prefix (B, K, T): each (B, …)."""
+def results(model: Seq2Seq, src: Tensor, lengths: Tensor, prefix: Tensor) -> Iterator[Tensor]:
+    """All that a search or `translate` can see of sentences of like length, prefix (B, K, T): each (B, …)."""
     width = prefix.shape[1]
     rows = prefix.flatten(0, 1)
-    memory = model.encode(src, torch.full((len(src),), src.shape[1]))
+    memory = model.encode(src, lengths)
     first, state = model.step(rows[::width, 0], model.start(memory), memory)
     yield model.log_probs(first)
     state = state.select(torch.arange(len(src)).repeat_interleave(width))
@@ -190,14 +190,16 @@ def results(model: Seq2Seq, src: Tensor, prefix: Tensor) -> Iterator[Tensor]:
 def check_company(model: Seq2Seq, size: int, width: int, vocabulary: int) -> None:
     """The bits of a sentence's results among all the others are those it has alone, in small groups and in another order."""
     total = 40
-    src, _ = sources([size] * total, vocabulary)
+    unit = model.source_unit
+    src, lengths = sources([size - place % min(size, unit) for place in range(total)], vocabulary)
+    src = F.pad(src, (0, -size % unit), value=PAD)
     prefix = prefixes(model, total * width, 4, vocabulary).unflatten(0, (total, width))
     with torch.inference_mode():
-        everyone = list(results(model, src, prefix))
+        everyone = list(results(model, src, lengths, prefix))
         generator = torch.Generator().manual_seed(size)
         for count in (1, 1, 2, 3, 5, 7, 9, 23):
             some = torch.randperm(total, generator=generator)[:count]
-            for found, expected in zip(results(model, src[some], prefix[some]), everyone, strict=True):
+            for found, expected in zip(results(model, src[some], lengths[some], prefix[some]), everyone, strict=True):
                 assert torch.equal(found, expected[some]), f"{count} sentences"
 
 

@@ -26,6 +26,21 @@ def test_top_is_a_stable_sort(rows: list[list[float]], count: int) -> None:
         assert len(set(places)) == len(places)
 
 
+@given(st.integers(0, 2**32), st.integers(300, 1500), st.integers(1, 12), st.sampled_from([3, 40, 10**6]))
+@settings(max_examples=100)
+def test_top_of_a_wide_row_is_a_stable_sort(seed: int, width: int, count: int, distinct: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(distinct, (5, width), generator=generator).float()
+    rows[3] = -math.inf
+    rows[4, width // 2] = math.nan
+    values, columns = top(rows, count)
+    for row, found, places in zip(rows[:3], values, columns, strict=False):
+        assert places.tolist() == sorted(range(width), key=lambda place: -row[place])[:count]
+        assert torch.equal(found, row[places])
+    assert torch.equal(values[3], rows[3, :count])
+    assert columns[4, 0] == width // 2 and values[4, 0].isnan()  # it comes first, so that it is not overlooked
+
+
 def test_top_of_a_wide_row_of_equals() -> None:
     """Where `torch.topk` takes any."""
     values = torch.zeros(3, 10_000)
