@@ -13,12 +13,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nmt.errors import UsageError
-from nmt.options import COMMON, OUTPUT, TEXT, ConfigFile, Debug, Device, Errors, Quiet, Threads, argument, given, option
+from nmt.options import (
+    COMMON,
+    OUTPUT,
+    SEARCH,
+    TEXT,
+    BeamSize,
+    ConfigFile,
+    Debug,
+    Device,
+    Errors,
+    Quiet,
+    Threads,
+    argument,
+    given,
+    option,
+)
 
 if TYPE_CHECKING:
     from nmt.results import Translation
-
-SEARCH = "Search"
 
 MANY_PICTURES = 1000
 """More are drawn, but hardly meant: each takes longer than its translation."""
@@ -49,7 +62,7 @@ def translate(
     search: Annotated[
         Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
     ] = "beam",
-    beam_size: Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)] = 5,
+    beam_size: BeamSize = 5,
     length_penalty: Annotated[float, option("A of the score: logprob / ((5+length)/6)^A.", panel=SEARCH, metavar="A")] = 0.0,
     no_repeat_ngram: Annotated[
         int, option("Write no sequence of N subwords twice; 0: may.", panel=SEARCH, metavar="N", least=0)
