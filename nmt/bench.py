@@ -71,7 +71,7 @@ def training(
                 shown.advance()
         windows: list[Window] = []
         with console.progress("training", "updates", until=seconds() + length) as shown:
-            while sum(window.seconds for window in windows) < length:
+            while not windows or sum(window.seconds for window in windows) < length:
                 windows.append(_window(learner, coming, length / WINDOWS))
                 shown.advance(windows[-1].updates)
         peak = peak_memory(device)
@@ -165,10 +165,11 @@ def translation(
     ]
     precision = next(saved.model.parameters()).dtype
     speed = gemm_rate(device, precision)
+    greedy = next((each["seconds"] for each in found if each["search"] == "greedy"), None)
     for each in found:
         each["floor_sentences_per_second"] = speed / each["flops_per_sentence"]
         each["ratio_to_floor"] = each["sentences_per_second"] * each["flops_per_sentence"] / speed
-        each["times_greedy"] = each["seconds"] / found[0]["seconds"] if "greedy" in searches else None
+        each["times_greedy"] = None if greedy is None else each["seconds"] / greedy
     return {
         "measured": "translation",
         "path": str(path),
@@ -269,9 +270,10 @@ def reset_peak_memory(device: torch.device) -> None:
 
 def as_text(found: Mapping[str, Any]) -> list[str]:
     """The lines of a table of what `training` or `translation` found."""
+    threads = f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}"
     title = (
         f"{found['measured']}, {found['configuration']['model']['backend']}, {found['parameters']:,} parameters; "
-        f"{found['device']}, {found['precision']}, {found['threads']} threads; nmt {found['nmt']}, torch {found['torch']}"
+        f"{found['device']}, {found['precision']}, {threads}; nmt {found['nmt']}, torch {found['torch']}"
     )
     return [title, "", *(_training_lines(found) if found["measured"] == "training" else _translation_lines(found))]
 
@@ -331,4 +333,5 @@ def _bytes(number: int | None) -> str:
 
 
 def _flops(number: float) -> str:
-    return f"{number / 1e6:,.1f} MFLOP" if number < 1e9 else f"{number / 1e9:,.1f} GFLOP"
+    size, name = next(each for each in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (0, "FLOP")) if number >= each[0])
+    return f"{number / (size or 1):,.1f} {name}"
