@@ -159,10 +159,12 @@ def translation(
     part = _part(lines, saved.source, batch_tokens)
     if not part:
         raise NmtError(f"{source}: has no line to translate")
-    found = [
-        _translated(translator, saved.model, lines, part, name, Options(search, batch_tokens=batch_tokens), console)
-        for name, search in searches.items()
-    ]
+    each_options = {name: Options(search, batch_tokens=batch_tokens) for name, search in searches.items()}
+    # All are timed before the first is taken apart: what a profiler holds would count as memory of those after it.
+    found = [_timed(translator, lines, part, name, options, console) for name, options in each_options.items()]
+    console.say("counting, profiling, measuring matrix products")
+    for each, options in zip(found, each_options.values(), strict=True):
+        each |= _taken_apart(translator, saved.model, lines, part, options)
     precision = next(saved.model.parameters()).dtype
     speed = gemm_rate(device, precision)
     greedy = next((each["seconds"] for each in found if each["search"] == "greedy"), None)
@@ -195,10 +197,10 @@ def _part(lines: Sequence[str], subword: Subword, batch_tokens: int) -> list[str
     return [line for length in chosen for line in by_length[length][: max(1, batch_tokens // max(length + 1, LEAST_WIDTH))]]
 
 
-def _translated(
-    translator: Translator, model: Seq2Seq, lines: Sequence[str], part: Sequence[str], name: str, options: Options, console: Console
+def _timed(
+    translator: Translator, lines: Sequence[str], part: Sequence[str], name: str, options: Options, console: Console
 ) -> dict[str, Any]:
-    """The figures of one search, but for those that need the machine's rate."""
+    """Speed and memory of one search."""
     _run(translator, part, options)  # warms up
     reset_peak_memory(translator.device)
     began = seconds()
@@ -206,10 +208,6 @@ def _translated(
         sentences, tokens = _run(translator, lines, options, shown)
     took = seconds() - began
     peak = peak_memory(translator.device)
-    console.say(f"{name}: counting and profiling")
-    with FlopCounter() as counter:
-        _run(translator, lines, options)
-    spent = profiled(lambda: _run(translator, part, options), translation_regions(model, options.search), translator.device)
     return {
         "search": name,
         "options": dataclasses.asdict(options.search),  # type: ignore[call-overload]  # all searches are dataclasses
@@ -219,9 +217,17 @@ def _translated(
         "sentences_per_second": sentences / took,
         "tokens_per_second": tokens / took,
         "peak_memory": peak,
-        "flops_per_sentence": counter.flops / sentences,
-        "shares": shares(spent, TRANSLATION),
     }
+
+
+def _taken_apart(
+    translator: Translator, model: Seq2Seq, lines: Sequence[str], part: Sequence[str], options: Options
+) -> dict[str, Any]:
+    """FLOPs of one search, and where its time goes."""
+    with FlopCounter() as counter:
+        sentences, _ = _run(translator, lines, options)
+    spent = profiled(lambda: _run(translator, part, options), translation_regions(model, options.search), translator.device)
+    return {"flops_per_sentence": counter.flops / sentences, "shares": shares(spent, TRANSLATION)}
 
 
 def _run(translator: Translator, lines: Sequence[str], options: Options, shown: Progress | None = None) -> tuple[int, int]:
@@ -311,7 +317,7 @@ def _translation_lines(found: Mapping[str, Any]) -> list[str]:
         row("sentences a second", "sentences_per_second", rate),
         row("target tokens a second", "tokens_per_second", rate),
         row("seconds", "seconds", lambda value: f"{value:,.2f}"),
-        row("time, greedy = 1", "times_greedy", lambda value: "-" if value is None else f"{value:.2f}"),
+        row("time, greedy = 1", "times_greedy", lambda value: "" if value is None else f"{value:.2f}"),
         row("peak memory", "peak_memory", _bytes),
         row("matrix products a sentence", "flops_per_sentence", _flops),
         row("floor: sentences a second", "floor_sentences_per_second", rate),
