@@ -166,8 +166,10 @@ def test_a_file_of_train_configures_it(capsys: pytest.CaptureFixture[str], tmp_p
     found = json.loads(out(capsys, "bench", data.path, "--config", file, "--format", "json"))
     model, train = found["configuration"]["model"], found["configuration"]["train"]
     assert (model["width"], model["dropout"], train["batch_tokens"], train["warmup"]) == (16, 0.3, 200, 7)
-    wrong = text(tmp_path / "wrong.toml", "[train]", 'outptu = "x"')
-    assert "unknown key train.outptu; did you mean 'output'?" in refused(capsys, "bench", data.path, "--config", wrong)[1]
+    for table, key, near in (("train", "outptu", "output"), ("bench", "second", "seconds")):
+        wrong = text(tmp_path / "wrong.toml", f"[{table}]", f'{key} = "x"')
+        code, told = refused(capsys, "bench", data.path, "--config", wrong)
+        assert code == 2 and told.startswith(f"{wrong}:2: unknown key {table}.{key}; did you mean '{near}'?"), told
 
 
 def test_what_is_for_the_other_subject_is_refused(

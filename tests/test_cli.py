@@ -200,7 +200,6 @@ def test_a_file_gives_defaults_and_the_command_line_wins(capsys: pytest.CaptureF
         ("preprocess", "separate_vocabs = 1", "preprocess.separate_vocabs must be true or false, not 1"),
         ("train", 'sise = "tiny"', "unknown key train.sise; did you mean 'size'?"),
         ("score", 'config = "x"', "unknown key score.config"),
-        ("bench", "second = 1", "unknown key bench.second; did you mean 'seconds'?"),
     ],
 )
 def test_wrong_defaults_are_refused_by_file_line_and_name(
