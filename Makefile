@@ -5,7 +5,7 @@ BIN := .venv/bin
 RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted check demo clean $(RECIPES)
+.PHONY: help install test planted check demo bench clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -15,6 +15,7 @@ help:
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (3 minutes)'
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
+	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, score (NMT_DATA=DIR takes the data from a folder):'
@@ -44,6 +45,13 @@ check: .venv/installed
 
 demo: .venv/installed
 	$(BIN)/python recipes/demo.py --pair $(PAIR)
+
+bench: .venv/installed
+	@test -d runs/demo/$(PAIR)/rnn || { echo 'nothing to measure yet: make demo PAIR=$(PAIR)' >&2; exit 1; }
+	for backend in transformer rnn; do \
+		$(BIN)/nmt bench runs/demo/$(PAIR)/data --config recipes/demo/$$backend.toml && \
+		$(BIN)/nmt bench runs/demo/$(PAIR)/$$backend runs/demo/$(PAIR)/text/test.$(firstword $(subst -, ,$(PAIR))) || exit; \
+	done
 
 $(RECIPES): .venv/installed
 	$(BIN)/python recipes/run.py $@

@@ -1,19 +1,26 @@
 """Options that several commands share, and `--config`: a file that gives the defaults of any of them."""
 
 import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from nmt.errors import UsageError
 
-COMMON, OUTPUT, TEXT = "Common", "Output", "Text"
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+COMMON, OUTPUT, TEXT, MODEL, TRAINING, SEARCH = "Common", "Output", "Text", "Model", "Training", "Search"
 """Panels of a help page."""
 
 
 NOT_IN_FILES = ("config", "debug", "list_options", "set")
 """Options that make no sense as a default."""
+
+BORROWED = {"bench": ("train", "bench")}
+"""The tables in which a command looks for its options, where they are not just its own; the last wins."""
 
 
 def option(text: str, *names: str, panel: str | None = None, metavar: str | None = None, least: float | None = None) -> Any:
@@ -29,27 +36,39 @@ def argument(text: str, metavar: str) -> Any:
 def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
     """Make the command's table of the file its options' defaults, typed as strictly as the settings of a model.
 
-    What is left of the file is in `context.obj` for `train`, which finds its settings there.
+    What is left of the file is in `context.obj` for `train` and `bench`, which find their settings there.
     """
     if path is None:
         return None
     from nmt.config import TrainConfig, convert, did_you_mean, keys, read_toml
 
     layer = read_toml(path)
-    table, found = str(context.info_name), defaults(context)
-    settings = keys(TrainConfig) if table == "train" else {}
+    command, found = str(context.info_name), defaults(context)
+    settings = keys(TrainConfig)
     values: dict[str, Any] = {}
-    for key, value in layer.tables.get(table, {}).items():
-        where = layer.where(table, key)
-        if key in settings:
-            continue  # read with the other settings, where `--set` can still win over it
-        if key not in found:
-            raise UsageError(f"{where}: unknown key {table}.{key}{did_you_mean(key, [*found, *settings])}")
-        converted = convert(value, found[key].type, f"{table}.{key}", where)
-        values[found[key].parameter] = not converted if found[key].opposite else converted
-    rest = {key: value for key, value in layer.tables.get(table, {}).items() if key in settings}
-    context.obj, context.default_map = replace(layer, tables={**layer.tables, table: rest}), values
+    rest: dict[str, Mapping[str, object]] = {}
+    for table in BORROWED.get(command, (command,)):
+        theirs = found if table == command else defaults(_command(context, table))
+        rest[table] = {key: value for key, value in layer.tables.get(table, {}).items() if table == "train" and key in settings}
+        for key, value in layer.tables.get(table, {}).items():
+            where = layer.where(table, key)
+            if key in rest[table]:
+                continue  # read with the other settings, where `--set` can still win over it
+            if key not in theirs:
+                raise UsageError(
+                    f"{where}: unknown key {table}.{key}{did_you_mean(key, [*theirs, *(settings if table == 'train' else ())])}"
+                )
+            if key in found:
+                converted = convert(value, found[key].type, f"{table}.{key}", where)
+                values[found[key].parameter] = not converted if found[key].opposite else converted
+    context.obj, context.default_map = replace(layer, tables={**layer.tables, **rest}), values
     return path
+
+
+def _command(context: typer.Context, name: str) -> typer.Context:
+    """The context of another command, to read what its options are."""
+    group: Any = context.parent
+    return typer.Context(group.command.commands[name], info_name=name)
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,35 @@ def given(context: typer.Context, *names: str) -> list[str]:
         if source is not None and source.name == "COMMANDLINE":
             found.append(f"--{name.replace('_', '-')}")
     return found
+
+
+def configuration(
+    context: typer.Context, backend: str | None, size: str | None, assignments: Sequence[str], flags: Mapping[str, object]
+) -> "Callable[[Config | None], Config]":
+    """How a run is configured by `--config`, `--backend`, `--size`, `--set` and the options that are settings of `[train]`.
+
+    It is called with the settings of a run to go on with, or None. Wrong usage raises UsageError here already.
+    """
+    from nmt.config import Layer, parse_assignment, resolve
+
+    flags = {key: value for key, value in flags.items() if value is not None}
+    parsed = [parse_assignment(each) for each in assignments]
+    for assignment in parsed:
+        for key in assignment.tables.get("train", {}):
+            if key in flags:
+                raise UsageError(f"{assignment.origin} and --{key.replace('_', '-')} are one setting: give it once")
+        if backend is not None and "backend" in assignment.tables.get("model", {}):
+            raise UsageError(f"{assignment.origin} and --backend are one setting: give it once")
+    file: list[Layer] = [context.obj] if context.obj else []
+    typed = bool(given(context, "size"))  # then it wins over the file, as the whole command line does
+    below, above = (file, []) if typed else ([], file)
+    layers = [*above, *parsed, Layer("the command line", {"train": flags})]
+
+    def resolved(base: "Config | None") -> "Config":
+        return resolve(backend, size, layers, base, below)
+
+    resolved(None)
+    return resolved
 
 
 def list_settings(wanted: bool) -> None:
@@ -128,6 +176,27 @@ ConfigFile = Annotated[
 ]
 Device = Annotated[str, option("Where to compute; auto: a GPU if there is one.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")]
 Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1)]
+Backend = Annotated[
+    Literal["transformer", "rnn"] | None,
+    option("Kind of network (default: transformer).", panel=MODEL, metavar="transformer|rnn"),
+]
+Size = Annotated[
+    Literal["tiny", "small", "base", "big"] | None,
+    option("Width, depth, heads and dropout together (default: base).", panel=MODEL, metavar="tiny|small|base|big"),
+]
+Set = Annotated[
+    list[str] | None,
+    option(
+        "Any setting, as train.warmup=1000; train --list-options shows all.", "--set", "-s", panel=MODEL, metavar="TABLE.KEY=VALUE"
+    ),
+]
+Accumulate = Annotated[int | None, option("Micro-batches of an update, to save memory.", panel=TRAINING, metavar="N")]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"] | None,
+    option("Arithmetic (default: float32).", panel=TRAINING, metavar="auto|float32|bfloat16|float16"),
+]
+Compile = Annotated[bool | None, option("Compile the network (default: on a GPU).", "--compile/--no-compile", panel=TRAINING)]
+BeamSize = Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)]
 Overwrite = Annotated[bool, option("Replace what exists.", "--overwrite", panel=OUTPUT)]
 Errors = Annotated[
     Literal["strict", "replace"],

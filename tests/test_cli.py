@@ -14,7 +14,7 @@ import nmt
 from nmt.cli import main
 from tests.command_line import nmt_process, nmt_started, out, refused, text
 
-COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info")
+COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info", "bench")
 
 
 # Help and start-up
@@ -47,6 +47,8 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
         "info": "json",
+        "bench": """backend size config set batch-tokens accumulate precision compile no-compile seconds warmup search beam-size
+            device threads format quiet""",
     }
     for command, options in promised.items():
         assert main([command, "--help"]) == 0
@@ -111,6 +113,10 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["train", "d", "-o", "r", "--max-steps", "3", "--set", "train.max_steps=4"], "--max-steps"),
         (["train", "d", "-o", "r", "--resume", "--overwrite"], "--resume"),
         (["preprocess", "a", "b", "-o", "c", "--valid-source", "d"], "--valid-target"),
+        (["bench"], "DATA|MODEL"),
+        (["bench", "d", "--set", "train.warmpu=3"], "did you mean 'warmup'?"),
+        (["bench", "d", "--batch-tokens", "9", "--set", "train.batch_tokens=8"], "--batch-tokens"),
+        (["bench", "m", "h", "--search", "greedy", "--beam-size", "2"], "--beam-size is an option of --search beam"),
     ],
 )
 def test_wrong_usage_is_exit_2_before_any_file_is_looked_at(
@@ -144,6 +150,9 @@ def test_wrong_usage_is_exit_2_before_any_file_is_looked_at(
         ["info", "missing"],
         ["info", "folder"],
         ["info", "text"],
+        ["bench", "missing"],
+        ["bench", "folder", "text"],
+        ["bench", "text"],
         ["score", "text", "-r", "text", "--config", "missing"],
         ["score", "text", "-r", "text", "--config", "folder"],
     ],

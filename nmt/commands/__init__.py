@@ -1,11 +1,11 @@
-"""The commands, as `nmt --help` lists them. What each may be asked is in `make` and `use`; the work is done elsewhere."""
+"""The commands, as `nmt --help` lists them. What each may be asked is in `make`, `use` and `measure`."""
 
 from typing import Annotated
 
 import typer
 
 import nmt
-from nmt.commands import make, use
+from nmt.commands import make, measure, use
 from nmt.options import option
 
 app = typer.Typer(
@@ -44,3 +44,4 @@ app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")(use
 app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)
 app.command(epilog="Example: nmt average run --last 5 -o averaged")(make.average)
 app.command(epilog="Example: nmt info run")(use.info)
+app.command(epilog="Example: nmt bench data --size tiny --batch-tokens 1024; nmt bench run test.en")(measure.bench)

@@ -11,16 +11,24 @@ import typer
 from nmt.errors import UsageError
 from nmt.options import (
     COMMON,
+    MODEL,
     OUTPUT,
     TEXT,
+    TRAINING,
+    Accumulate,
+    Backend,
+    Compile,
     ConfigFile,
     Debug,
     Device,
     Overwrite,
+    Precision,
     Quiet,
+    Set,
+    Size,
     Threads,
     argument,
-    given,
+    configuration,
     list_settings,
     option,
 )
@@ -128,47 +136,29 @@ def train(
     output: Annotated[
         str, option("Directory of the run: checkpoints, log, best model.", "--output", "-o", panel=OUTPUT, metavar="RUN")
     ],
-    backend: Annotated[
-        Literal["transformer", "rnn"] | None,
-        option("Kind of network (default: transformer).", panel="Model", metavar="transformer|rnn"),
-    ] = None,
-    size: Annotated[
-        Literal["tiny", "small", "base", "big"] | None,
-        option("Width, depth, heads and dropout together (default: base).", panel="Model", metavar="tiny|small|base|big"),
-    ] = None,
-    set: Annotated[
-        list[str] | None,
-        option(
-            "Any setting, as train.warmup=1000; --list-options shows all.", "--set", "-s", panel="Model", metavar="TABLE.KEY=VALUE"
-        ),
-    ] = None,
+    backend: Backend = None,
+    size: Size = None,
+    set: Set = None,
     list_options: Annotated[
         bool,
         typer.Option(
             "--list-options",
             help="Show all settings and exit.",
             metavar="",
-            rich_help_panel="Model",
+            rich_help_panel=MODEL,
             is_eager=True,
             callback=list_settings,
         ),
     ] = False,
-    max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel="Training", metavar="N")] = None,
-    max_epochs: Annotated[int | None, option("Stop after N passes over the data.", panel="Training", metavar="N")] = None,
-    max_minutes: Annotated[
-        float | None, option("Stop after so much time, over all resumes.", panel="Training", metavar="N")
-    ] = None,
+    max_steps: Annotated[int | None, option("Stop after N updates (default: 100000).", panel=TRAINING, metavar="N")] = None,
+    max_epochs: Annotated[int | None, option("Stop after N passes over the data.", panel=TRAINING, metavar="N")] = None,
+    max_minutes: Annotated[float | None, option("Stop after so much time, over all resumes.", panel=TRAINING, metavar="N")] = None,
     batch_tokens: Annotated[
-        int | None, option("Positions of an update, each side, padding counted (default: 4096).", panel="Training", metavar="N")
+        int | None, option("Positions of an update, each side, padding counted (default: 4096).", panel=TRAINING, metavar="N")
     ] = None,
-    accumulate: Annotated[int | None, option("Micro-batches of an update, to save memory.", panel="Training", metavar="N")] = None,
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16", "float16"] | None,
-        option("Arithmetic (default: float32).", panel="Training", metavar="auto|float32|bfloat16|float16"),
-    ] = None,
-    compile: Annotated[
-        bool | None, option("Compile the network (default: on a GPU).", "--compile/--no-compile", panel="Training")
-    ] = None,
+    accumulate: Accumulate = None,
+    precision: Precision = None,
+    compile: Compile = None,
     resume: Annotated[bool, option("Go on with the run, exactly where it stopped.", "--resume", panel=OUTPUT)] = False,
     init_from: Annotated[str | None, option("Begin with the weights of this model.", panel=OUTPUT, metavar="MODEL")] = None,
     overwrite: Overwrite = False,
@@ -180,8 +170,6 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a model; the best by validation is what translate uses."""
-    from nmt.config import Config, Layer, parse_assignment, resolve
-
     if resume and (overwrite or init_from):
         raise UsageError(f"--resume and {'--overwrite' if overwrite else '--init-from'} exclude each other")
     flags: dict[str, object] = {
@@ -193,22 +181,11 @@ def train(
         "precision": precision,
         "seed": seed,
     }
-    flags = {key: value for key, value in flags.items() if value is not None}
-    assignments = [parse_assignment(each) for each in set or ()]
-    for assignment in assignments:
-        for key in assignment.tables.get("train", {}):
-            if key in flags:
-                raise UsageError(f"{assignment.origin} and --{key.replace('_', '-')} are one setting: give it once")
-        if backend is not None and "backend" in assignment.tables.get("model", {}):
-            raise UsageError(f"{assignment.origin} and --backend are one setting: give it once")
-    file = [context.obj] if context.obj else []
-    typed = bool(given(context, "size"))  # then it wins over the file, as the whole command line does
-    below, above = (file, []) if typed else ([], file)
-    layers = [*above, *assignments, Layer("the command line", {"train": flags})]
-    resolve(backend, size, layers, below=below)  # wrong usage comes first, whatever the files hold
+    resolved = configuration(context, backend, size, set or (), flags)  # wrong usage comes first, whatever the files hold
 
     from nmt.allocator import keep_freed_memory
     from nmt.checkpoint import CONFIG, read_config
+    from nmt.config import Config
     from nmt.console import Console
     from nmt.data.shards import Dataset
     from nmt.train import train as run
@@ -222,7 +199,7 @@ def train(
     run(
         dataset,
         Path(output),
-        resolve(backend, size, layers, base, below),
+        resolved(base),
         Console(quiet),
         resume=resume,
         init_from=Path(init_from) if init_from else None,

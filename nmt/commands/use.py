@@ -16,7 +16,9 @@ from nmt.errors import NmtError, UsageError
 from nmt.options import (
     COMMON,
     OUTPUT,
+    SEARCH,
     TEXT,
+    BeamSize,
     ConfigFile,
     Debug,
     Device,
@@ -31,8 +33,6 @@ from nmt.options import (
 
 if TYPE_CHECKING:
     from nmt.results import Translation
-
-SEARCH = "Search"
 
 MANY_PICTURES = 1000
 """More are drawn, but hardly meant: each takes longer than its translation."""
@@ -78,7 +78,7 @@ def translate(
     search: Annotated[
         Literal["beam", "greedy", "sample"], option("How tokens are chosen.", panel=SEARCH, metavar="beam|greedy|sample")
     ] = "beam",
-    beam_size: Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)] = 5,
+    beam_size: BeamSize = 5,
     length_penalty: Annotated[
         float, option("A of the score: logprob / ((5+length)/6)^A; </s> counts in the length.", panel=SEARCH, metavar="A")
     ] = 0.0,
