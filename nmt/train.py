@@ -69,8 +69,7 @@ def train(
     the loss is no longer a number; checkpoints that stand are kept then.
     """
     precision = check(dataset, run, config, device, resume, init_from, overwrite)
-    torch.manual_seed(_mixed(config.train.seed))
-    model = build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
+    model = new_network(dataset, config)
     if init_from is not None:
         initialise(model, config, init_from, dataset)
     validation = Validation.open(
@@ -84,29 +83,33 @@ def train(
                 initialise(model, config, init_from, dataset)
         description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
         checkpoint.write_config(run, description, dataset.source, dataset.target)
-        training = _Training(dataset, run, config, description, console, model.to(device), validation, device, precision, compile)
-        training.begin(newest)
-        return training.run()
+        begun = _Run(dataset, run, config, description, console, model.to(device), validation, device, precision, compile)
+        begun.begin(newest)
+        return begun.run()
 
 
-class _Training:
-    """A run while it is trained."""
+def new_network(dataset: Dataset, config: Config) -> Seq2Seq:
+    """The network that a run begins with: its weights are a function of the configuration."""
+    torch.manual_seed(_mixed(config.train.seed))
+    return build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
+
+
+class Training:
+    """A network while it is trained, update by update. Nothing is written but the files without names of BPE-dropout."""
 
     def __init__(
         self,
         dataset: Dataset,
-        run: Path,
         config: Config,
-        description: dict[str, Any],
         console: Console,
         model: Seq2Seq,
-        validation: Validation | None,
         device: torch.device,
         precision: torch.dtype,
         compile: bool,
+        directory: Path,
     ) -> None:
-        self.dataset, self.path, self.config, self.settings, self.console = dataset, run, config, config.train, console
-        self.description = description
+        """`directory` is where BPE-dropout's files are made."""
+        self.dataset, self.config, self.settings, self.console = dataset, config, config.train, console
         self.model, self.device, self.precision = model.train(), device, precision
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
         settings = self.settings
@@ -114,10 +117,8 @@ class _Training:
             model.parameters(), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
-        self.validation = validation
         peak = settings.learning_rate
         self.peak = paper_rate(config.model.width, settings.warmup) if peak is None else peak
-        self.data = fingerprint(dataset)
         self.feed = Feed(
             dataset,
             model.start_token,
@@ -125,56 +126,9 @@ class _Training:
             settings.accumulate,
             config.data.bpe_dropout,
             settings.seed,
-            directory=run,
+            directory=directory,
         )
         self.state = State()
-        self.began = seconds()
-
-    def begin(self, newest: Path | None) -> None:
-        """From the checkpoint `newest`, or from the start."""
-        if newest is not None:
-            kept = checkpoint.load_checkpoint(newest, self.model, self.optimizer)
-            self.state = State.from_dict(kept)
-            self.began -= self.state.seconds
-            if self.scaler.is_enabled():
-                self.scaler.load_state_dict(self.state.scaler)
-            self.log = Log(self.path / LOG, kept["log"])
-            self.console.say(f"going on after update {self.state.step:,} ({newest})")
-        else:
-            self.log = Log(self.path / LOG, 0)
-            self.save()
-        write_json(self.path / REPORT, read_json(self.dataset.path / REPORT))
-        self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
-
-    def run(self) -> Result:
-        """The loop."""
-        state, settings = self.state, self.settings
-        progress = self.console.progress("training", "updates", settings.max_steps, state.step, self.until)
-        with (
-            closing(self.feed.updates(state.epoch, state.position)) as coming,
-            deferred(self.console.say) as caught,
-            progress as shown,
-        ):
-            while (reason := self.stop_reason()) is None and not caught:
-                began = seconds()
-                self.update(next(coming))
-                state.interval.seconds += seconds() - began  # the wait for data is part of an update
-                if state.step % settings.log_every == 0:
-                    self.log_interval(shown)
-                    state.interval = Interval()
-                if self.validation is not None and state.step % settings.valid_every == 0:
-                    self.validate(self.validation, lambda _: shown.advance(0, "validating"))
-                if state.step % settings.save_every == 0:
-                    self.save()
-                shown.advance()
-            self.save()
-        if caught:
-            self.console.say(f"stopped by {signal.Signals(caught[0]).name} after update {state.step:,}; go on with --resume")
-            signal.raise_signal(caught[0])
-        if state.finished != [state.step, settings.average_last]:
-            self.finish()
-        self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
-        return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
 
     def update(self, update: Update) -> None:
         """One step of the optimizer, or none where the loss or the gradient is not finite."""
@@ -234,11 +188,6 @@ class _Training:
         settings = self.settings
         return learning_rate(self.state.step - 1, settings.schedule, self.peak, settings.warmup, settings.max_steps)
 
-    @property
-    def until(self) -> float | None:
-        """When, by `seconds()`, its minutes are over."""
-        return None if self.settings.max_minutes is None else self.began + 60 * self.settings.max_minutes
-
     def autocast(self, cache: bool = True) -> torch.autocast:
         low = self.precision != torch.float32
         return torch.autocast(self.device.type, dtype=self.precision, enabled=low, cache_enabled=cache)
@@ -251,17 +200,93 @@ class _Training:
         """Counts and says that an update was left out; NmtError when there were too many in a row."""
         state = self.state
         state.skipped, state.bad = state.skipped + 1, state.bad + 1
-        self.log.write({"event": "skipped", "step": state.step, "in_a_row": state.bad})
         self.console.warn(f"update {state.step:,} is skipped: its loss or gradient is not a finite number")
         if state.bad >= BAD_UPDATES:
             self.diverged(f"{state.bad} updates in a row had a loss or gradient that is not a finite number")
 
     def diverged(self, what: str) -> None:
         way = "train.precision bfloat16, " if self.precision == torch.float16 else ""
-        raise NmtError(
-            f"{what}; the last good checkpoint is {checkpoint.latest_checkpoint(self.path)}: "
-            f"try {way}a lower train.learning_rate, a longer train.warmup or a smaller train.clip_norm"
-        )
+        raise NmtError(f"{what}: try {way}a lower train.learning_rate, a longer train.warmup or a smaller train.clip_norm")
+
+
+class _Run(Training):
+    """A training with its directory: begun or gone on with, logged, validated, saved, stopped."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        run: Path,
+        config: Config,
+        description: dict[str, Any],
+        console: Console,
+        model: Seq2Seq,
+        validation: Validation | None,
+        device: torch.device,
+        precision: torch.dtype,
+        compile: bool,
+    ) -> None:
+        super().__init__(dataset, config, console, model, device, precision, compile, directory=run)
+        self.path, self.description, self.validation = run, description, validation
+        self.data = fingerprint(dataset)
+        self.began = seconds()
+
+    def begin(self, newest: Path | None) -> None:
+        """From the checkpoint `newest`, or from the start."""
+        if newest is not None:
+            kept = checkpoint.load_checkpoint(newest, self.model, self.optimizer)
+            self.state = State.from_dict(kept)
+            self.began -= self.state.seconds
+            if self.scaler.is_enabled():
+                self.scaler.load_state_dict(self.state.scaler)
+            self.log = Log(self.path / LOG, kept["log"])
+            self.console.say(f"going on after update {self.state.step:,} ({newest})")
+        else:
+            self.log = Log(self.path / LOG, 0)
+            self.save()
+        write_json(self.path / REPORT, read_json(self.dataset.path / REPORT))
+        self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
+
+    def run(self) -> Result:
+        """The loop."""
+        state, settings = self.state, self.settings
+        progress = self.console.progress("training", "updates", settings.max_steps, state.step, self.until)
+        with (
+            closing(self.feed.updates(state.epoch, state.position)) as coming,
+            deferred(self.console.say) as caught,
+            progress as shown,
+        ):
+            while (reason := self.stop_reason()) is None and not caught:
+                began = seconds()
+                self.update(next(coming))
+                state.interval.seconds += seconds() - began  # the wait for data is part of an update
+                if state.step % settings.log_every == 0:
+                    self.log_interval(shown)
+                    state.interval = Interval()
+                if self.validation is not None and state.step % settings.valid_every == 0:
+                    self.validate(self.validation, lambda _: shown.advance(0, "validating"))
+                if state.step % settings.save_every == 0:
+                    self.save()
+                shown.advance()
+            self.save()
+        if caught:
+            self.console.say(f"stopped by {signal.Signals(caught[0]).name} after update {state.step:,}; go on with --resume")
+            signal.raise_signal(caught[0])
+        if state.finished != [state.step, settings.average_last]:
+            self.finish()
+        self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
+        return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
+
+    @property
+    def until(self) -> float | None:
+        """When, by `seconds()`, its minutes are over."""
+        return None if self.settings.max_minutes is None else self.began + 60 * self.settings.max_minutes
+
+    def skip(self) -> None:
+        self.log.write({"event": "skipped", "step": self.state.step, "in_a_row": self.state.bad + 1})
+        super().skip()
+
+    def diverged(self, what: str) -> None:
+        super().diverged(f"{what}; the last good checkpoint is {checkpoint.latest_checkpoint(self.path)}")
 
     def log_interval(self, shown: Progress) -> None:
         state, report = self.state, self.state.interval.report()
