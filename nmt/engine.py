@@ -1,7 +1,7 @@
 """Translation by CTranslate2, an engine of its own, as a search: `nmt translate --engine ctranslate2`.
 
-The engine holds a copy of the network and searches by itself; of the protocol's arguments it uses ids and limits only. What it finds
-is scored by the network in one more pass, since while it searches it leaves out the probability of what may not be produced.
+The engine holds a copy of the network and searches by itself; of the protocol's arguments it uses ids and limits only. What it
+finds it scores in one more pass, since while it searches it leaves out the probability of what may not be produced.
 
 Legend: B sentences, S source positions.
 """
@@ -34,9 +34,9 @@ SCORED = 1024
 class CTranslate2:
     """Greedy search (`size` 1) or beam search by the engine, best first, under no length penalty.
 
-    The search is like ours, and on most lines finds the same. It keeps a hypothesis that ends only while it is among the first
-    `size` candidates, and stops when the best candidate has ended, so that the others of an n-best list may be others. A line's
-    translation may depend on the batch in its last bits, and with them at near ties.
+    The search is like ours, and on most lines finds the same, never better: of the candidates of a step it lets only the first
+    `size` end, and it stops when the best one has ended, so that the rest of an n-best list may be others. A line's translation
+    may depend on the batch in its last bits, and with them at near ties.
     """
 
     translator: Any

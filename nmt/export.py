@@ -51,7 +51,7 @@ def translate(line: str) -> str:
         length_penalty=0,
         max_input_length=0,
         min_decoding_length=0,
-        max_decoding_length=len(pieces) + 51,
+        max_decoding_length=len(pieces) + 50,
         suppress_sequences=[["<pad>"], ["<unk>"], ["<s>"]],
     )[0]
     return target.decode(result.hypotheses[0])
