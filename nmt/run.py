@@ -52,8 +52,8 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
 
 def _make_room(path: Path, resume: bool, overwrite: bool) -> None:
     made = made_as(path)
-    if made == "data":
-        raise NmtError(f"{path}: is data, not a run; choose another place")
+    if made in ("data", "export"):
+        raise NmtError(f"{path}: is {'data' if made == 'data' else 'an exported model'}, not a run; choose another place")
     if overwrite and made is None and (path / CONFIG).exists():
         raise NmtError(f"{path}: its {CONFIG} is not that of a run, so --overwrite does not delete it; choose another place")
     if (path / CHECKPOINTS).is_dir():

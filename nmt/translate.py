@@ -94,6 +94,10 @@ class Options:
             return math.ceil(min(self.max_length_ratio * source, MOST_LENGTH))
         return min(max(source, prefix) + EXTRA_LENGTH, MOST_LENGTH)
 
+    def positions(self) -> int:
+        """The most positions, on either side, that a sentence without a prefix can take; `</s>` and the start token counted."""
+        return max(self.max_source, self.limit(self.max_source, 0)) + 1
+
 
 @dataclass(frozen=True)
 class _Found:

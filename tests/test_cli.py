@@ -14,7 +14,7 @@ import nmt
 from nmt.cli import main
 from tests.command_line import nmt_process, nmt_started, out, refused, text
 
-COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "info", "bench")
+COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "export", "info", "bench")
 
 
 # Help and start-up
@@ -42,10 +42,11 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
             overwrite device precision compile no-compile list-options threads seed quiet""",
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
-            seed errors overlong continue device threads config quiet""",
+            seed errors overlong continue engine device threads config quiet""",
         "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
+        "export": "format output overwrite config quiet",
         "info": "json",
         "bench": """backend size config set batch-tokens accumulate precision compile no-compile seconds warmup search beam-size
             device threads format quiet""",

@@ -31,6 +31,8 @@ MAY_IMPORT = {
     },
     "nmt.score": {"nmt.errors"},
     "nmt.scoreboard": {"nmt.score"},
+    "nmt.export": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.errors", "nmt.vocab"},
+    "nmt.engine": {"nmt.checkpoint", "nmt.export", "nmt.models.base", "nmt.search", "nmt.errors", "nmt.vocab"},
     "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.errors"},
     "nmt.outputs": {"nmt.alignment", "nmt.results", *TEXT},
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.vocab"},
@@ -59,7 +61,7 @@ MAY_IMPORT = {
 }
 """A package stands for its modules, on both sides. The version, in `nmt` itself, may be read everywhere."""
 
-HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "matplotlib"}
+HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "matplotlib", "ctranslate2"}
 
 
 def modules() -> dict[str, ast.Module]:

@@ -43,5 +43,6 @@ app.command(epilog="Example: nmt translate run test.en -o test.out --beam-size 4
 app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")(use.score)
 app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)
 app.command(epilog="Example: nmt average run --last 5 -o averaged")(make.average)
+app.command(epilog="Example: nmt export run --format ctranslate2 -o exported")(make.export)
 app.command(epilog="Example: nmt info run")(use.info)
 app.command(epilog="Example: nmt bench data --size tiny --batch-tokens 1024; nmt bench run test.en")(measure.bench)

@@ -1,4 +1,4 @@
-"""The commands that make models: preprocess, train, average.
+"""The commands that make models: preprocess, train, average, export.
 
 torch and the rest are imported inside the commands, so that `--help` answers at once.
 """
@@ -224,3 +224,25 @@ def average(
 
     members = average_checkpoints([Path(path) for path in inputs], Path(output), last, overwrite)
     Console(quiet).say(f"averaged {len(members)}: {', '.join(map(str, members))}")
+
+
+def export(
+    model: Annotated[str, argument("Run, checkpoint, or what average made: a Transformer.", "MODEL")],
+    format: Annotated[Literal["ctranslate2"], option("What is to read it.", panel=OUTPUT, metavar="ctranslate2")],
+    output: Annotated[str, option("Directory to make.", "--output", "-o", panel=OUTPUT, metavar="DIR")],
+    overwrite: Overwrite = False,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write a model in the format of another program, with its subword models and a README on their use.
+
+    CTranslate2 (pip install 'nmt\\[ctranslate2]') serves it fast, in int8 too, and from C++.
+    """
+    from nmt.console import Console
+    from nmt.export import FORMATS
+    from nmt.export import export as write
+
+    size = write(Path(model), format, Path(output), overwrite)
+    load = FORMATS[format].load.format(output)
+    Console(quiet).say(f"exported to {output}, {size / 1e6:,.1f} MB; {load} loads it, its README.md says more")

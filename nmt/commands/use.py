@@ -6,6 +6,7 @@ torch and the rest are imported inside the commands, so that `--help` answers at
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -118,6 +119,14 @@ def translate(
         int | None, option("Most lines read ahead; 1 answers each before the next is read.", panel=COMMON, metavar="N", least=1)
     ] = None,
     no_cache: Annotated[bool, option("Decode the whole prefix again at each step.", "--no-cache", panel=COMMON)] = False,
+    engine: Annotated[
+        Literal["nmt", "ctranslate2"],
+        option(
+            "What computes; ctranslate2, for Transformers: pip install 'nmt\\[ctranslate2]'.",
+            panel=COMMON,
+            metavar="nmt|ctranslate2",
+        ),
+    ] = "nmt",
     device: Device = "auto",
     threads: Threads = None,
     config: ConfigFile = None,
@@ -143,6 +152,19 @@ def translate(
     if continue_ and not resumable:
         raise UsageError("--continue goes with none of --prefix, --unique and --attention")
     _refuse_misfits(context, search)
+    if engine == "ctranslate2":
+        wanted = {
+            "--search sample": search == "sample",
+            "--length-penalty": length_penalty != 0,
+            "--no-repeat-ngram": no_repeat_ngram > 0,
+            "--prefix": prefix is not None,
+            "--ensemble": bool(ensemble),
+            "--alignments": alignments,
+            "--attention": attention is not None,
+            "--no-cache": no_cache,
+        }
+        if missing := [name for name, is_wanted in wanted.items() if is_wanted]:
+            raise UsageError(f"--engine ctranslate2 has no {' and no '.join(missing)}; leave that out, or the engine")
     if attention is not None:
         make_directory(attention)
     check_inputs(*inputs, *([] if prefix is None else [prefix]))
@@ -184,6 +206,12 @@ def translate(
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
+    if engine == "ctranslate2":
+        from nmt.engine import CTranslate2
+
+        size = beam_size if search == "beam" else 1
+        other = CTranslate2.load(Path(model), size, options.positions(), translator.device)
+        options = replace(options, search=other)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = None if prefix is None else read_lines(prefix, errors)
     statistics = Statistics()

@@ -34,8 +34,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def made_as(directory: Path) -> Literal["data", "model"] | None:
-    """What nmt made a directory as, by its config.json: data, or a model (a run or a checkpoint too); None where it did not."""
+def made_as(directory: Path) -> Literal["data", "model", "export"] | None:
+    """What nmt made a directory as, by its config.json; None where it did not.
+
+    Data, a model (a run or a checkpoint too), or a model in the format of another program.
+    """
     try:
         config = read_json(directory / "config.json")
     except NmtError:
@@ -44,6 +47,8 @@ def made_as(directory: Path) -> Literal["data", "model"] | None:
         return None
     if config.get("kind") == "data":
         return "data"
+    if config.get("kind") == "export":
+        return "export"
     return "model" if "checksums" in config else None
 
 
