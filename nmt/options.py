@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from nmt.errors import UsageError
+from nmt.limits import MOST_THREADS
 
 COMMON, OUTPUT, TEXT = "Common", "Output", "Text"
 """Panels of a help page."""
@@ -16,9 +17,16 @@ NOT_IN_FILES = ("config", "debug", "list_options", "set")
 """Options that make no sense as a default."""
 
 
-def option(text: str, *names: str, panel: str | None = None, metavar: str | None = None, least: float | None = None) -> Any:
+def option(
+    text: str,
+    *names: str,
+    panel: str | None = None,
+    metavar: str | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
     """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least)
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least, max=most)
 
 
 def argument(text: str, metavar: str) -> Any:
@@ -127,7 +135,7 @@ ConfigFile = Annotated[
     ),
 ]
 Device = Annotated[str, option("Where to compute; auto: a GPU if there is one.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")]
-Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1)]
+Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1, most=MOST_THREADS)]
 Overwrite = Annotated[bool, option("Replace what exists.", "--overwrite", panel=OUTPUT)]
 Errors = Annotated[
     Literal["strict", "replace"],

@@ -23,6 +23,7 @@ from nmt.alignment import SPACE
 from nmt.checkpoint import load_model
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
+from nmt.limits import MOST_THREADS
 from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
 from nmt.models.uncached import Uncached
@@ -369,4 +370,6 @@ def set_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise UsageError(f"--threads must be at least 1, not {threads}")
+    if threads > MOST_THREADS:  # PyTorch would take any number, and die of it
+        raise UsageError(f"--threads must be at most {MOST_THREADS:,}, not {threads}")
     torch.set_num_threads(threads)

@@ -104,6 +104,13 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["train", "d", "-o", "r", "--max-steps", "0"], "train.max_steps must be at least 1"),
         (["train", "d", "-o", "r", "--max-steps", "3", "--set", "train.max_steps=4"], "--max-steps"),
         (["train", "d", "-o", "r", "--resume", "--overwrite"], "--resume"),
+        (["train", "d", "-o", "r", "--threads", "100000"], "--threads"),
+        (["translate", "d", "--threads", "1025"], "--threads"),
+        (["logprob", "d", "h", "h", "--threads", "100000"], "--threads"),
+        (["preprocess", "a", "b", "-o", "c", "--workers", "100000"], "--workers"),
+        (["preprocess", "a", "b", "-o", "c", "--vocab-size", "3000000000"], "--vocab-size"),
+        (["train", "d", "-o", "r", "--set", "model.width=1e9"], "model.width"),
+        (["train", "d", "-o", "r", "--batch-tokens", "99999999999"], "train.batch_tokens"),
         (["preprocess", "a", "b", "-o", "c", "--valid-source", "d"], "--valid-target"),
     ],
 )
