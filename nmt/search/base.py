@@ -28,7 +28,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NotNumbersError, UsageError
 from nmt.models.base import Batched, Memory, Seq2Seq
 from nmt.vocab import BOS, EOS, PAD, UNK
 
@@ -70,7 +70,7 @@ class Search(Protocol):
 
         src (B, S) and src_lengths (B,) as in `Seq2Seq.encode`; `max_lengths[i]` ≥ 1 counts target tokens without `</s>`;
         `prefixes[i]` are ids that every hypothesis of sentence i must begin with (empty: free; `()` for all: all free).
-        The model is in evaluation mode. Raises ValueError for arguments that contradict each other, NmtError where the
+        The model is in evaluation mode. Raises ValueError for arguments that contradict each other, NotNumbersError where the
         network's numbers are not numbers.
         """
         ...
@@ -214,7 +214,7 @@ class Paths(Batched):
 def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float, alpha: float) -> Hypothesis:
     """The hypothesis of one row of `Paths`."""
     if math.isnan(log_prob):
-        raise NmtError("the network's probabilities are not numbers: its training diverged or its weights are damaged")
+        raise NotNumbersError("the network's probabilities are not numbers: its training diverged or its weights are damaged")
     counted = sum(token != NOTHING for token in tokens)
     finished = EOS in tokens
     return Hypothesis(
