@@ -172,7 +172,7 @@ class _Training:
                 if self.validation is not None and state.step % settings.valid_every == 0:
                     self.validate(self.validation, lambda _: shown.advance(0, "validating"))
                 due = due or state.step % settings.save_every == 0
-                if due and not state.bad:  # else once an update shows that these weights are good for something
+                if due and not state.bad:  # else it is made up for once updates are no longer skipped
                     self.save()
                     due = False
                 shown.advance()
@@ -273,15 +273,16 @@ class _Training:
 
     def diverged(self, what: str) -> NoReturn:
         """NmtError that says from where and how to begin again, since a resumed run would go the same way."""
-        # The weights before the first bad update are what made it bad: where there is an older checkpoint, that is the good one.
+        # The newest checkpoint may hold the very weights that made the first bad update; those before it were used well.
         good = checkpoint.latest_checkpoint(self.path, before=self.state.step - self.state.bad)
-        good = good or checkpoint.latest_checkpoint(self.path)
+        if good is None and self.state.best_step is not None:
+            good = self.path
         again = (
-            f"the last good checkpoint is {good}: begin another run with --init-from {good}" if good else "begin another run with"
+            f"the last good model is {good}: begin another run with --init-from {good} and" if good else "begin another run with"
         )
         way = " train.precision bfloat16," if self.precision == torch.float16 else ""
         raise NmtError(
-            f"{what}: the training in {self.path} has diverged; {again}{' and' if good else ''}{way} a lower train.learning_rate, "
+            f"{what}: the training in {self.path} has diverged; {again}{way} a lower train.learning_rate, "
             "a longer train.warmup or a smaller train.clip_norm"
         )
 
@@ -338,7 +339,7 @@ class _Training:
     def save(self) -> None:
         """A checkpoint of this step, if there is none. Weights that are not numbers are never saved.
 
-        Nor may those be that have just given a bad update: they may be of no use, and would take the place of good ones.
+        Not for the midst of skipped updates: what weights gave them may be of no use, and would take the place of good ones.
         """
         state = self.state
         newest = checkpoint.latest_checkpoint(self.path)

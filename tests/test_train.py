@@ -388,15 +388,29 @@ def test_too_many_bad_updates_end_the_run_and_keep_its_checkpoint(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(lambda call: call > 7, monkeypatch)
-    advice = (
-        r"10 updates in a row.*the last good checkpoint is (\S+step-6): begin another run with --init-from \1 and .*learning_rate"
-    )
+    advice = r"10 updates in a row.*the last good model is (\S+step-6): begin another run with --init-from \1 and .*learning_rate"
     with pytest.raises(NmtError, match=advice):
         run(digits, tmp_path / "run", config("rnn", max_steps=50, save_every=1, keep_last=2))
     # Those of update 7 may be what gave no numbers.
     assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-6", "step-7"]
     monkeypatch.undo()
     run(digits, tmp_path / "other", config("rnn", learning_rate=0.001, max_steps=2), init_from=checkpoints(tmp_path / "run")[0])
+
+
+@pytest.mark.parametrize("valid_every", [2, 100])
+def test_a_checkpoint_of_weights_that_gave_no_numbers_is_not_called_good(
+    valid_every: int, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the best model by validation is, where there is one."""
+    poisoned(lambda call: call > 4, monkeypatch)
+    settings = config("rnn", save_every=4, max_steps=50, keep_last=1, valid_every=valid_every, metric="nll")
+    advice = (
+        r"the last good model is (\S+run): begin another run with --init-from \1 and"
+        if valid_every == 2
+        else "begin another run with"
+    )
+    with pytest.raises(NmtError, match=rf"has diverged; {advice} a lower train.learning_rate"):
+        run(digits, tmp_path / "run", settings)
 
 
 def test_a_checkpoint_due_while_updates_are_skipped_comes_after_them(
