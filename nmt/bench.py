@@ -155,7 +155,9 @@ def translation(
     Raises NmtError where the model at `path` is none, and where no line has anything to translate.
     """
     saved = load_model(path, device)
-    translator = Translator([saved.model], saved.source, saved.target, device)
+    alone = Translator([saved.model], saved.source, saved.target, device)  # counters and profilers see one process only
+    workers = torch.get_num_threads() if device.type == "cpu" else 1
+    translator = Translator([saved.model], saved.source, saved.target, device, workers=workers)
     part = _part(lines, saved.source, batch_tokens)
     if not part:
         raise NmtError(f"{source}: has no line to translate")
@@ -164,7 +166,7 @@ def translation(
     found = [_timed(translator, lines, part, name, options, console) for name, options in each_options.items()]
     console.say("counting, profiling, measuring matrix products")
     for each, options in zip(found, each_options.values(), strict=True):
-        each |= _taken_apart(translator, saved.model, lines, part, options)
+        each |= _taken_apart(alone, saved.model, lines, part, options)
     precision = next(saved.model.parameters()).dtype
     speed = gemm_rate(device, precision)
     greedy = next((each["seconds"] for each in found if each["search"] == "greedy"), None)

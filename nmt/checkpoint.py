@@ -11,6 +11,7 @@ identity of the model they belong to, state.json those of itself and of both ten
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 import nmt
 from nmt.config import Config
-from nmt.data.files import check_directory, new_directory, read_json, reason, sync, write_json
+from nmt.data.files import check_directory, check_outside_runs, new_directory, read_json, reason, sync, write_json
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
 from nmt.models import build
@@ -34,6 +35,9 @@ from nmt.tensors import HINT, check_names, read_tensors, write_tensors
 
 FORMAT = 1
 """Of the files named above. A change that this reader would misread makes it one more."""
+
+LEFTOVER = re.compile(r"\.((\w+\.(json|model|safetensors)|step-\d+)\.\d+\.partial|epoch-\w+\.partial|step-\d+\.removed)")
+"""Names of what a killed training may have left half written or half removed."""
 
 CONFIG, WEIGHTS, SOURCE, TARGET = "config.json", "model.safetensors", "source.model", "target.model"
 OPTIMIZER, STATE, CHECKPOINTS = "optimizer.safetensors", "state.json", "checkpoints"
@@ -83,7 +87,17 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def write_config(directory: Path, config: Mapping[str, Any], source: Subword, target: Subword) -> None:
-    """The three files that a run's models have in common: config.json and the subword models. NmtError for one without room."""
+    """The three files that a run's models have in common: config.json and the subword models. NmtError for one without room.
+
+    config.json comes first: it is what says that all the others, present already or to come, are ours.
+    """
+    whole = {
+        "format": FORMAT,
+        "version": nmt.__version__,
+        **{key: value for key, value in config.items() if key not in ("format", "version", "checksums", "sha256")},
+        "checksums": {SOURCE: source.fingerprint, TARGET: target.fingerprint},
+    }
+    write_json(directory / CONFIG, _sealed(whole))
     for name, subword in ((SOURCE, source), (TARGET, target)):
         partial = directory / f".{name}.{os.getpid()}.partial"
         try:
@@ -94,13 +108,6 @@ def write_config(directory: Path, config: Mapping[str, Any], source: Subword, ta
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
             raise NmtError(f"{directory / name}: cannot be written ({reason(error)})") from error
-    whole = {
-        "format": FORMAT,
-        "version": nmt.__version__,
-        **{key: value for key, value in config.items() if key not in ("format", "version", "checksums", "sha256")},
-        "checksums": {SOURCE: source.fingerprint, TARGET: target.fingerprint},
-    }
-    write_json(directory / CONFIG, _sealed(whole))
 
 
 def save_weights(directory: Path, model: Seq2Seq) -> str:
@@ -194,10 +201,13 @@ def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
 
 def read_state(directory: Path) -> dict[str, Any]:
     """What `save_checkpoint` was given as `state`, and the checksums of the tensor files."""
-    state = read_json(directory / STATE)
-    if not isinstance(state, dict):
-        raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
-    return _unsealed(directory / STATE, state)
+    try:
+        state = read_json(directory / STATE)
+        if not isinstance(state, dict):
+            raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
+        return _unsealed(directory / STATE, state)
+    except NmtError as error:
+        raise NmtError(f"{error}; {HINT}") from error
 
 
 def load_checkpoint(directory: Path, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -224,16 +234,31 @@ def checkpoints(run: Path) -> list[Path]:
     return [child for _, child in sorted(found)]
 
 
-def latest_checkpoint(run: Path) -> Path | None:
-    kept = checkpoints(run)
-    return kept[-1] if kept else None
+def latest_checkpoint(run: Path, before: float = math.inf) -> Path | None:
+    """The newest checkpoint, of those of a step below `before`."""
+    return next((each for each in reversed(checkpoints(run)) if int(each.name.removeprefix("step-")) < before), None)
+
+
+def stranger(run: Path) -> Path | None:
+    """Something among the checkpoints of a run that is neither a checkpoint nor a leftover of one; None where all is ours."""
+    ours = {CONFIG, SOURCE, TARGET, WEIGHTS, OPTIMIZER, STATE}
+    folder = run / CHECKPOINTS
+    for child in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if LEFTOVER.fullmatch(child.name):
+            continue
+        if _step(child) is None or child.is_symlink():
+            return child
+        for file in sorted(child.iterdir()):
+            if file.is_dir() or not (file.name in ours or LEFTOVER.fullmatch(file.name)):
+                return file
+    return None
 
 
 def remove_leftovers(run: Path) -> None:
     """Clears what a killed process left half written. Only for who holds the run's lock."""
     for folder in (run, run / CHECKPOINTS):
         for child in folder.glob(".*") if folder.is_dir() else ():
-            if child.suffix in (".partial", ".removed"):
+            if LEFTOVER.fullmatch(child.name):
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
 
 
@@ -243,6 +268,7 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None, overwr
     A run stands for its checkpoints, the `last` newest of them if given, and never for step 0, which is not trained. The mean is
     taken in float64. Raises NmtError where settings or vocabularies differ, or where `output` may not be written.
     """
+    check_outside_runs(output)
     check_directory(output, overwrite, paths)
     members: list[Path] = []
     for path in paths:

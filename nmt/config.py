@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nmt.errors import NmtError, UsageError
+from nmt.limits import MOST_BEAM, MOST_COUNTED, MOST_POSITIONS
 
 if TYPE_CHECKING:  # torch comes with it, and the command line reads files through this module before it needs torch
     from nmt.models.base import Settings
@@ -55,7 +56,7 @@ class TrainConfig:
     teacher_forcing: Annotated[float, "probability that the decoder reads the true token and not its own prediction (rnn)"] = 1.0
     teacher_forcing_end: Annotated[float | None, "that probability at max_steps, reached in a straight line; none: constant"] = None
     batch_tokens: Annotated[int, "budget of one update: positions of each side of its pairs, padding counted"] = 4096
-    accumulate: Annotated[int, "micro-batches an update is split into, to save memory"] = 1
+    accumulate: Annotated[int, "micro-batches an update is split into, to save memory; only dropout's random numbers change"] = 1
     max_steps: Annotated[int | None, "stop after this many updates; none: no such limit"] = 100_000
     max_epochs: Annotated[int | None, "stop after this many passes over the data; none: no such limit"] = None
     max_minutes: Annotated[float | None, "stop after this much time, over all resumes; none: no such limit"] = None
@@ -85,21 +86,22 @@ class TrainConfig:
             check(name, 0, 1)
         for name in ("adam_epsilon", "max_minutes"):
             check(name, 0, above=True)
-        for name in ("warmup", "clip_norm", "patience", "average_last"):
-            check(name, 0)
+        check("clip_norm", 0)
+        for name in ("warmup", "patience", "average_last"):
+            check(name, 0, MOST_COUNTED)
         for name in (
-            "batch_tokens",
-            "accumulate",
             "max_steps",
             "max_epochs",
             "valid_every",
-            "valid_beam",
             "save_every",
             "log_every",
+            "keep_last",
         ):
-            check(name, 1)
-        check("keep_last", 1)
-        check("seed", 0, 2**63 - 1)
+            check(name, 1, MOST_COUNTED)
+        check("batch_tokens", 1, MOST_POSITIONS)
+        check("accumulate", 1, self.batch_tokens)
+        check("valid_beam", 1, MOST_BEAM)
+        check("seed", 0, MOST_COUNTED)
         if self.learning_rate is None and self.warmup == 0:
             raise UsageError("train.warmup is 0, so train.learning_rate must be given")
         if self.max_steps is None:
@@ -232,10 +234,13 @@ def read_toml(path: str) -> Layer:
     """The tables of a configuration file. NmtError if it cannot be read or is not TOML, UsageError for an unknown table."""
     from nmt.data.text import read_lines
 
-    text = "\n".join(read_lines(path))
+    def refuse(line: int) -> None:
+        raise NmtError(f"{path}, line {line}: is not valid UTF-8, which TOML must be; convert the file")
+
+    text = "\n".join(read_lines(path, "replace", refuse))
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for an integer of thousands of digits
         raise NmtError(f"{path}: not valid TOML: {_lower(str(error))}") from error
     for name, table in tables.items():
         if name not in TABLES:
@@ -319,16 +324,16 @@ def _check_range(
     value = getattr(settings, name)
     if value is None or ((least < value if above else least <= value) and (value < most if below else value <= most)):
         return
-    bounds = [f"{'above' if above else 'at least'} {least:g}"]
-    if most != math.inf:
-        bounds.append(f"{'below' if below else 'at most'} {most:g}")
-    raise UsageError(f"{table}.{name} must be {' and '.join(bounds)}, not {value:g}")
+    bounds = [f"{'above' if above else 'at least'} {least}"]
+    if most < MOST_COUNTED or value > most:
+        bounds.append(f"{'below' if below else 'at most'} {most}")
+    raise UsageError(f"{table}.{name} must be {' and '.join(bounds)}, not {value if isinstance(value, int) else f'{value:g}'}")
 
 
 def _parse_value(text: str) -> object:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # also for an integer of thousands of digits
         parsed = {}
     if len(parsed) == 1:
         return parsed["value"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class CTranslate2:
     `size` end, and it stops when the best one has ended, so that the rest of an n-best list may be others. A line's translation
     may depend on the batch in its last bits, and with them at near ties.
     """
+
+    own_threads: ClassVar[bool] = True
 
     translator: Any
     """`ctranslate2.Translator`."""

@@ -5,5 +5,9 @@ class NmtError(Exception):
     """Work that cannot go on: a file, its content, or the machine. The message names the file, the line and what to do. Exit 1."""
 
 
+class NotNumbersError(NmtError):
+    """A network whose probabilities are not numbers: who knows where it comes from can say more."""
+
+
 class UsageError(NmtError):
     """Wrong usage: an unknown option or key, an impossible value, options that exclude each other. Exit 2."""

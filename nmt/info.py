@@ -69,15 +69,20 @@ def _parameters(path: Path) -> int:
 
 
 def _progress(run: Path) -> dict[str, Any]:
-    """The last line of training in the log, and the validation that the run's model comes from."""
+    """The last line of training in the log, and the validation that the run's model comes from. NmtError for a damaged line."""
     if not (run / LOG).is_file():
         return {}
-    events = [json.loads(line) for line in read_lines(run / LOG, "replace") if line.endswith("}")]
-    trained = [event for event in events if event["event"] == "train"]
-    best = [event for event in events if event.get("best")]  # each better than those before it
     found: dict[str, Any] = {}
-    if trained:
-        found["last"] = {key: trained[-1][key] for key in ("step", "epoch", "loss", "nll")}
-    if best:
-        found["best"] = {key: best[-1][key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
+    lines = list(read_lines(run / LOG, "replace"))
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+            if event["event"] == "train":
+                found["last"] = {key: event[key] for key in ("step", "epoch", "loss", "nll")}
+            if event.get("best"):  # each better than those before it
+                found["best"] = {key: event[key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if number == len(lines) and not line.endswith("}"):
+                break  # half written when a process was killed; --resume writes it again
+            raise NmtError(f"{run / LOG}, line {number}: is damaged: not a line that nmt train writes; remove it") from None
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nmt.errors import UsageError
+from nmt.limits import MOST_THREADS
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -23,9 +24,16 @@ BORROWED = {"bench": ("train", "bench")}
 """The tables in which a command looks for its options, where they are not just its own; the last wins."""
 
 
-def option(text: str, *names: str, panel: str | None = None, metavar: str | None = None, least: float | None = None) -> Any:
+def option(
+    text: str,
+    *names: str,
+    panel: str | None = None,
+    metavar: str | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
     """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least)
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least, max=most)
 
 
 def argument(text: str, metavar: str) -> Any:
@@ -175,7 +183,7 @@ ConfigFile = Annotated[
     ),
 ]
 Device = Annotated[str, option("Where to compute; auto: a GPU if there is one.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")]
-Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1)]
+Threads = Annotated[int | None, option("CPU threads (default: one a core).", panel=COMMON, metavar="N", least=1, most=MOST_THREADS)]
 Backend = Annotated[
     Literal["transformer", "rnn"] | None,
     option("Kind of network (default: transformer).", panel=MODEL, metavar="transformer|rnn"),
@@ -190,7 +198,10 @@ Set = Annotated[
         "Any setting, as train.warmup=1000; train --list-options shows all.", "--set", "-s", panel=MODEL, metavar="TABLE.KEY=VALUE"
     ),
 ]
-Accumulate = Annotated[int | None, option("Micro-batches of an update, to save memory.", panel=TRAINING, metavar="N")]
+Accumulate = Annotated[
+    int | None,
+    option("Micro-batches of an update, to save memory; only dropout's random numbers change.", panel=TRAINING, metavar="N"),
+]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"] | None,
     option("Arithmetic (default: float32).", panel=TRAINING, metavar="auto|float32|bfloat16|float16"),

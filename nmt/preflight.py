@@ -6,12 +6,17 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoint import CONFIG, WEIGHTS, assign, load_model, read_config, read_state, weights
+from nmt.checkpoint import CONFIG, WEIGHTS, assign, latest_checkpoint, load_model, read_config, read_state, weights
 from nmt.config import Config
 from nmt.data.batching import batches
-from nmt.data.shards import Dataset
+from nmt.data.files import checksum, made_as, read_json
+from nmt.data.shards import CONTENT, Dataset
 from nmt.errors import NmtError, UsageError
 from nmt.models.base import Seq2Seq
+from nmt.tensors import HINT
+
+REPORT = "report.json"
+"""Of preprocess, in DATA, and copied into the run."""
 
 MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every", "log_every", "keep_last", "average_last")
 """Settings of `[train]` that a resumed run may have otherwise: when to stop, what to write. All others change the result."""
@@ -36,7 +41,6 @@ def check(
         for subword in (dataset.source, dataset.target):
             if subword.kind != "bpe":
                 raise UsageError(f"data.bpe_dropout needs data made with --tokenizer bpe, not {subword.kind}")
-    batches(dataset.train.lengths, settings.batch_tokens, seed=settings.seed, epoch=0)  # refuses a pair above the budget
     if settings.precision == "auto":
         able = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if able else torch.float32
@@ -45,16 +49,45 @@ def check(
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[settings.precision]
 
 
-def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset) -> Path | None:
+def examined(dataset: Dataset, config: Config) -> tuple[str, Any]:
+    """The fingerprint and the report of the data. NmtError where it is damaged, or holds a pair that is longer than an update."""
+    found = fingerprint(dataset)
+    batches(dataset.train.lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0)  # refuses a pair above the budget
+    return found, read_json(dataset.path / REPORT)
+
+
+def settings_of(run: Path) -> Config | None:
+    """What a run to be resumed is trained with: its config.json says it, and where that is lost its newest checkpoint does.
+
+    None where there is neither. NmtError where `run` is data, or what it says is damaged and there is no checkpoint.
+    """
+    if made_as(run) == "data":
+        raise NmtError(f"{run}: is data, not a run; choose another place")
+    newest = latest_checkpoint(run)
+    if newest is None and not (run / CONFIG).is_file():
+        return None
+    try:
+        return Config.from_dict(read_config(run))
+    except NmtError:
+        if newest is None:
+            raise
+    return Config.from_dict(read_config(newest))
+
+
+def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset, data: str) -> Path | None:
     """The model whose weights a run to be resumed began with; it is needed where not even a first checkpoint (`newest`) was made.
+
+    `data` is the fingerprint of `dataset`.
 
     UsageError for settings that a resumed run cannot change, NmtError where its data was other or its checkpoints are gone.
     """
     if newest is None and (run / WEIGHTS).exists():
         raise NmtError(f"{run}: has a model but no checkpoint to resume from; begin another run with --init-from {run}")
     place = newest or run
-    if not (place / CONFIG).is_file():
+    if newest is None and not (run / CONFIG).is_file():
         return None  # it was stopped before it wrote anything
+    if not (place / CONFIG).is_file():
+        raise NmtError(f"{place / CONFIG}: no such file; {HINT}")
     stored, wanted = read_config(place), config.to_dict()
     conflicts = [
         f"{table}.{key} ({stored[table].get(key)}, not {wanted[table].get(key)})"
@@ -67,7 +100,7 @@ def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset)
             f"--resume continues {run} as it was begun, so these settings cannot change: {', '.join(conflicts)}; "
             "to begin anew from its weights, give --init-from"
         )
-    if newest is not None and read_state(newest)["data"] != fingerprint(dataset):
+    if newest is not None and read_state(newest)["data"] != data:
         raise NmtError(f"{dataset.path}: is not the data that {run} was trained on; to go on with other data, give --init-from")
     return Path(stored["init_from"]) if stored["init_from"] else None
 
@@ -79,12 +112,14 @@ def _may_change(config: Config, table: str, key: str) -> bool:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """A checksum of the files that training reads."""
+    """A checksum of the files that training reads. NmtError for one that is not as preprocess left it."""
     total = hashlib.sha256()
-    for path in sorted([*dataset.path.glob("train.*"), *dataset.path.glob("valid.*"), *dataset.path.glob("*.model")]):
+    for path in sorted(path for pattern in (*CONTENT, "*.model") for path in dataset.path.glob(pattern)):
+        found = checksum(path)
+        if dataset.checksums.get(path.name, found) != found:
+            raise NmtError(f"{path}: is damaged: its bytes are not those that nmt preprocess wrote; copy it or preprocess again")
         total.update(path.name.encode())
-        with open(path, "rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
+        total.update(bytes.fromhex(found))
     return total.hexdigest()
 
 

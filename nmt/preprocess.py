@@ -6,6 +6,7 @@ subword model on a sample, encode. The same text and seed give the same bytes, w
 
 import hashlib
 import heapq
+import math
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,12 +19,13 @@ from typing import Any, Protocol
 import nmt
 from nmt.data.corpus import REASONS, Corpus, Drops, Pair, TextFilter
 from nmt.data.encode import Encoder, Split, write_train, write_valid
-from nmt.data.files import check_directory, new_directory, read_json, write_json
+from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, write_json
 from nmt.data.report import Report, SideStatistics
-from nmt.data.shards import FORMAT
+from nmt.data.shards import CONTENT, FORMAT
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
 from nmt.data.text import Errors, check_inputs
 from nmt.errors import NmtError, UsageError
+from nmt.limits import MOST_SUBWORDS, MOST_THREADS
 
 VALID_SHARE = 100
 """Without other wish one pair in so many is set aside for validation …"""
@@ -71,11 +73,20 @@ class Options:
             raise UsageError("--valid-source and --valid-target belong together")
         if self.valid_source is not None and self.valid_size is not None:
             raise UsageError("--valid-size sets pairs of the corpus aside; it does not go with --valid-source")
-        bounds = {"vocab_size": 1, "max_length": 1, "max_ratio": 1, "vocab_sample": 1, "workers": 1, "valid_size": 0}
-        for name, least in bounds.items():
+        bounds: dict[str, tuple[int, float]] = {
+            "vocab_size": (1, MOST_SUBWORDS),
+            "max_length": (1, math.inf),
+            "max_ratio": (1, math.inf),
+            "vocab_sample": (1, math.inf),
+            "workers": (1, MOST_THREADS),
+            "valid_size": (0, math.inf),
+        }
+        for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+            if value is not None and value > most:
+                raise UsageError(f"--{name.replace('_', '-')} must be at most {most:,}, not {value}")
         if not 0 < self.character_coverage <= 1:
             raise UsageError(f"--character-coverage is a share above 0 and up to 1, not {self.character_coverage}")
 
@@ -131,6 +142,7 @@ def preprocess(options: Options, voice: Voice) -> Report:
     valid_paths = [path for path in (options.valid_source, options.valid_target) if path is not None]
     check_inputs(options.source, options.target, *valid_paths)
     borrowed_from = [] if options.vocab_from is None else [options.vocab_from]
+    check_outside_runs(options.output)
     check_directory(options.output, options.overwrite, [options.source, options.target, *valid_paths, *borrowed_from])
     borrowed = None if options.vocab_from is None else _borrow(Path(options.vocab_from), options, voice)
     with new_directory(options.output, options.overwrite) as directory:
@@ -173,7 +185,8 @@ def preprocess(options: Options, voice: Voice) -> Report:
         shutil.rmtree(spool)
         vocabulary.source.save(directory / "source.model")
         vocabulary.target.save(directory / "target.model")
-        write_json(directory / "config.json", _config(train, valid, vocabulary, options))
+        checksums = {path.name: checksum(path) for pattern in CONTENT for path in sorted(directory.glob(pattern))}
+        write_json(directory / "config.json", {**_config(train, valid, vocabulary, options), "sha256": checksums})
         report = _report(survey, train, valid, repeated, sides, vocabulary, options)
         write_json(directory / "report.json", report.values)
     return report
@@ -325,7 +338,12 @@ def _statistics(survey: Survey, vocabulary: Vocabulary) -> tuple[SideStatistics,
 def _say_result(valid: Split, repeated: int, options: Options, voice: Voice) -> None:
     """What a person should not miss."""
     left_out = valid.pairs - valid.sizes["pairs"]
-    if left_out:
+    if left_out and not valid.sizes["pairs"]:
+        voice.warn(
+            f"none of the {valid.pairs:,} validation pairs has 1 to {options.max_length} subwords on both sides: "
+            "nothing will be validated in training"
+        )
+    elif left_out:
         voice.warn(
             f"{left_out:,} of {valid.pairs:,} validation pairs are empty or longer than {options.max_length} subwords: "
             "scores count them, the validation loss does not"

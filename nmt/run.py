@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers
-from nmt.data.files import made_as, reason, sync
+from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers, stranger
+from nmt.data.files import check_outside_runs, made_as, reason, sync
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"
@@ -28,8 +28,9 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     """Makes RUN if need be, and holds it against other processes; a process that dies holds nothing.
 
     NmtError where it is another's or data, cannot be written, holds something without leave to resume or overwrite (and then only
-    what runs hold is removed), or is to be resumed and is no run.
+    what runs hold is removed, of nothing but a run), or is to be resumed and is no run.
     """
+    check_outside_runs(path)
     if resume and not path.is_dir():
         raise NmtError(f"{path}: no such run; leave out --resume to begin it")
     try:
@@ -54,22 +55,42 @@ def _make_room(path: Path, resume: bool, overwrite: bool) -> None:
     made = made_as(path)
     if made in ("data", "export"):
         raise NmtError(f"{path}: is {'data' if made == 'data' else 'an exported model'}, not a run; choose another place")
-    if overwrite and made is None and (path / CONFIG).exists():
-        raise NmtError(f"{path}: its {CONFIG} is not that of a run, so --overwrite does not delete it; choose another place")
-    if (path / CHECKPOINTS).is_dir():
-        remove_leftovers(path)
-        if not any((path / CHECKPOINTS).iterdir()):
-            (path / CHECKPOINTS).rmdir()  # of a run killed before its first checkpoint: nothing is lost
-    present = [child.name for child in path.iterdir()]
-    if resume and present and not any(name in OURS for name in present):
+    remove_leftovers(path)
+    folder = path / CHECKPOINTS
+    if folder.is_symlink() and not folder.exists():
+        raise NmtError(f"{folder}: is a link to nothing; make the directory that it names, or remove it")
+    present = {child.name for child in path.iterdir()}
+    if folder.is_dir() and not any(folder.iterdir()):
+        present.discard(CHECKPOINTS)  # of a run killed before its first checkpoint, or a link to where they are to lie
+    ours = [name for name in reversed(OURS) if name in present]  # config.json, which says that this is a run, is deleted last
+    if resume and present and not ours:
         raise NmtError(f"{path}: not a run; it holds {min(present)}")
     if not (resume or overwrite) and present:
         raise NmtError(f"{path}: is not empty; give --resume to go on with it, --overwrite to begin anew, or another place")
-    if overwrite:
-        for name in reversed(OURS):  # config.json, which says that this is a run, last
-            if name in present:
-                shutil.rmtree(path / name) if name == CHECKPOINTS else (path / name).unlink()
-    (path / CHECKPOINTS).mkdir(exist_ok=True)
+    if overwrite and ours:
+        _check_ours(path, ours, made == "model")
+        for name in ours:
+            _delete(path / name)
+    folder.mkdir(exist_ok=True)
+
+
+def _check_ours(path: Path, names: list[str], is_run: bool) -> None:
+    """NmtError where something that --overwrite would delete is not what a run has put there."""
+    odd = [path / name for name in names if not is_run or (path / name).is_dir() != (name == CHECKPOINTS)]
+    found = odd[-1] if odd else stranger(path)
+    if found is not None:
+        raise NmtError(f"{found}: is not that of a run, so --overwrite does not delete it; move it, or choose another place")
+
+
+def _delete(path: Path) -> None:
+    """A file, or a directory of checkpoints; where that is a link to another disk, what lies there and not the link."""
+    if not path.is_dir():
+        path.unlink()
+    elif path.is_symlink():
+        for child in path.iterdir():
+            shutil.rmtree(child)
+    else:
+        shutil.rmtree(path)
 
 
 class Log:

@@ -26,7 +26,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], owner: str) -> str:
     checksum = _checksum(ready, owner)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode  # of a file made here: safetensors keeps its own from everybody else
         save_file(ready, partial, metadata={"sha256": checksum})  # one key: several would be written in no fixed order
+        partial.chmod(mode)
         sync(partial)
         os.replace(partial, path)
         sync(path.parent)
@@ -44,7 +47,7 @@ def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
     safetensors believes no header before it has compared it with the file's length, so a forged one takes no memory.
     """
     if not path.is_file():
-        raise NmtError(f"{path}: no such file")
+        raise NmtError(f"{path}: no such file; {HINT}")
     try:
         with safe_open(path, framework="pt") as file:
             claimed = (file.metadata() or {}).get("sha256")

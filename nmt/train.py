@@ -2,7 +2,8 @@
 validate, save, stop?
 
 What random numbers an update sees and which pairs it holds are functions of (seed, step) and (seed, epoch), so a checkpoint needs
-no more than weights, optimizer and a few numbers, and a resumed run continues exactly.
+no more than weights, optimizer and a few numbers, and a resumed run continues exactly. Each micro-batch has dropout's random
+numbers of its own: but for these, how many an update is split into changes rounding only.
 """
 
 import dataclasses
@@ -12,9 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,13 +22,14 @@ from nmt import checkpoint, loss
 from nmt.config import Config
 from nmt.console import Console, Progress, rate, seconds
 from nmt.data.batching import Batch
-from nmt.data.files import read_json, write_json
+from nmt.data.files import write_json
+from nmt.data.seeds import Use, mixed
 from nmt.data.shards import Dataset
 from nmt.data.updates import Feed, Update
-from nmt.errors import NmtError
+from nmt.errors import NmtError, NotNumbersError
 from nmt.models import build
 from nmt.models.base import Seq2Seq, mixed_prefix
-from nmt.preflight import begun_from, check, describe, fingerprint, initialise, vocabulary
+from nmt.preflight import begun_from, check, describe, examined, initialise, vocabulary
 from nmt.run import LOG, REPORT, Interval, Log, State, opened
 from nmt.schedule import learning_rate, paper_rate, teacher_forcing
 from nmt.signals import deferred
@@ -69,28 +70,33 @@ def train(
     the loss is no longer a number; checkpoints that stand are kept then.
     """
     precision = check(dataset, run, config, device, resume, init_from, overwrite)
-    model = new_network(dataset, config)
+    data, report = examined(dataset, config)
+    with _memory("for the network itself", "choose a smaller --size, or model.width"):
+        model = new_network(dataset, config).to(device)
     if init_from is not None:
         initialise(model, config, init_from, dataset)
     validation = Validation.open(
         dataset, math.ceil(config.train.batch_tokens / config.train.accumulate), config.train.valid_beam, device
     )
+    if validation is None:
+        console.say(f"{dataset.path}: holds no pairs to validate with, so nothing is validated: the last model is the one kept")
     with opened(run, resume, overwrite):  # what stood there is deleted only now that nothing was found wrong
         newest = checkpoint.latest_checkpoint(run)
         if resume:
-            init_from = begun_from(run, newest, config, dataset)
+            init_from = begun_from(run, newest, config, dataset, data)
             if init_from is not None and newest is None:
                 initialise(model, config, init_from, dataset)
         description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
         checkpoint.write_config(run, description, dataset.source, dataset.target)
-        begun = _Run(dataset, run, config, description, console, model.to(device), validation, device, precision, compile)
+        write_json(run / REPORT, report)
+        begun = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
         begun.begin(newest)
         return begun.run()
 
 
 def new_network(dataset: Dataset, config: Config) -> Seq2Seq:
     """The network that a run begins with: its weights are a function of the configuration."""
-    torch.manual_seed(_mixed(config.train.seed))
+    torch.manual_seed(mixed(Use.WEIGHTS, config.train.seed))
     return build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
 
 
@@ -137,12 +143,11 @@ class Training:
         weight = self.scaler.scale(torch.full((), 1 / update.tokens, device=self.device))
         sums = loss.nothing(self.device)
         for part, batch in enumerate(update.parts):
-            seed = _mixed(settings.seed, state.step, part)
-            torch.manual_seed(seed)
+            torch.manual_seed(mixed(Use.DROPOUT, settings.seed, state.step, part))
             with _memory(_work(state.step, batch)):
                 moved = batch.to(self.device)
                 with self.autocast():
-                    hidden = self.hidden(moved, seed)
+                    hidden = self.hidden(moved, part)
                 sums = sums + loss.backward(self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight)
         self.scaler.unscale_(self.optimizer)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
@@ -167,8 +172,11 @@ class Training:
         interval.norms.append(size if math.isfinite(size) else None)
         interval.real, interval.padded = interval.real + update.real, interval.padded + update.padded
 
-    def hidden(self, batch: Batch, seed: int) -> Tensor:
-        """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself."""
+    def hidden(self, batch: Batch, part: int) -> Tensor:
+        """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself.
+
+        `batch` is micro-batch number `part` of the next update.
+        """
         share = self.teacher_forcing()
         if share == 1:
             return self.forward(batch.src, batch.src_lengths, batch.prefix)
@@ -176,7 +184,8 @@ class Training:
         # Autocast keeps its copies of weights: before torch mended it (issue 112583), those made here without gradient served
         # `decode` too, and the weights learned nothing.
         with self.autocast(cache=False):
-            prefix = mixed_prefix(self.model, batch.prefix, memory, share, torch.Generator().manual_seed(seed))
+            coins = torch.Generator().manual_seed(mixed(Use.TEACHER_FORCING, self.settings.seed, self.state.step, part))
+            prefix = mixed_prefix(self.model, batch.prefix, memory, share, coins)
         return self.model.decode(prefix, memory)
 
     def teacher_forcing(self) -> float:
@@ -204,7 +213,7 @@ class Training:
         if state.bad >= BAD_UPDATES:
             self.diverged(f"{state.bad} updates in a row had a loss or gradient that is not a finite number")
 
-    def diverged(self, what: str) -> None:
+    def diverged(self, what: str) -> NoReturn:
         way = "train.precision bfloat16, " if self.precision == torch.float16 else ""
         raise NmtError(f"{what}: try {way}a lower train.learning_rate, a longer train.warmup or a smaller train.clip_norm")
 
@@ -215,6 +224,7 @@ class _Run(Training):
     def __init__(
         self,
         dataset: Dataset,
+        data: str,
         run: Path,
         config: Config,
         description: dict[str, Any],
@@ -226,8 +236,7 @@ class _Run(Training):
         compile: bool,
     ) -> None:
         super().__init__(dataset, config, console, model, device, precision, compile, directory=run)
-        self.path, self.description, self.validation = run, description, validation
-        self.data = fingerprint(dataset)
+        self.data, self.path, self.description, self.validation = data, run, description, validation
         self.began = seconds()
 
     def begin(self, newest: Path | None) -> None:
@@ -243,12 +252,12 @@ class _Run(Training):
         else:
             self.log = Log(self.path / LOG, 0)
             self.save()
-        write_json(self.path / REPORT, read_json(self.dataset.path / REPORT))
         self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
 
     def run(self) -> Result:
         """The loop."""
         state, settings = self.state, self.settings
+        due = False
         progress = self.console.progress("training", "updates", settings.max_steps, state.step, self.until)
         with (
             closing(self.feed.updates(state.epoch, state.position)) as coming,
@@ -264,12 +273,17 @@ class _Run(Training):
                     state.interval = Interval()
                 if self.validation is not None and state.step % settings.valid_every == 0:
                     self.validate(self.validation, lambda _: shown.advance(0, "validating"))
-                if state.step % settings.save_every == 0:
+                due = due or state.step % settings.save_every == 0
+                if due and not state.bad:  # else it is made up for once updates are no longer skipped
                     self.save()
+                    due = False
                 shown.advance()
-            self.save()
+            if not state.bad:
+                self.save()
         if caught:
-            self.console.say(f"stopped by {signal.Signals(caught[0]).name} after update {state.step:,}; go on with --resume")
+            again = f", from {checkpoint.latest_checkpoint(self.path)}: the updates since were skipped" if state.bad else ""
+            name = signal.Signals(caught[0]).name
+            self.console.say(f"stopped by {name} after update {state.step:,}; go on with --resume{again}")
             signal.raise_signal(caught[0])
         if state.finished != [state.step, settings.average_last]:
             self.finish()
@@ -285,8 +299,20 @@ class _Run(Training):
         self.log.write({"event": "skipped", "step": self.state.step, "in_a_row": self.state.bad + 1})
         super().skip()
 
-    def diverged(self, what: str) -> None:
-        super().diverged(f"{what}; the last good checkpoint is {checkpoint.latest_checkpoint(self.path)}")
+    def diverged(self, what: str) -> NoReturn:
+        """NmtError that says from where and how to begin again, since a resumed run would go the same way."""
+        # The newest checkpoint may hold the very weights that made the first bad update; those before it were used well.
+        good = checkpoint.latest_checkpoint(self.path, before=self.state.step - self.state.bad)
+        if good is None and self.state.best_step is not None:
+            good = self.path
+        again = (
+            f"the last good model is {good}: begin another run with --init-from {good} and" if good else "begin another run with"
+        )
+        way = " train.precision bfloat16," if self.precision == torch.float16 else ""
+        raise NmtError(
+            f"{what}: the training in {self.path} has diverged; {again}{way} a lower train.learning_rate, "
+            "a longer train.warmup or a smaller train.clip_norm"
+        )
 
     def log_interval(self, shown: Progress) -> None:
         state, report = self.state, self.state.interval.report()
@@ -312,8 +338,12 @@ class _Run(Training):
         """
         state, metric = self.state, self.settings.metric
         began = seconds()
-        with _memory(f"in the validation after update {state.step:,}"):
-            scores = validation(self.model, advance)
+        self.check_finite()
+        try:
+            with _memory(f"in the validation after update {state.step:,}"):
+                scores = validation(self.model, advance)
+        except NotNumbersError:
+            self.diverged(f"in the validation after update {state.step:,} the network's probabilities are not numbers")
         improved = better(metric, scores[metric], state.best_score)
         if event == "valid":
             state.validated = state.step
@@ -335,7 +365,10 @@ class _Run(Training):
             self.diverged(f"after update {self.state.step} the weights are not finite numbers")
 
     def save(self) -> None:
-        """A checkpoint of this step, if there is none. Weights that are not numbers are never saved."""
+        """A checkpoint of this step, if there is none. Weights that are not numbers are never saved.
+
+        Not for the midst of skipped updates: what weights gave them may be of no use, and would take the place of good ones.
+        """
         state = self.state
         newest = checkpoint.latest_checkpoint(self.path)
         if newest is not None and newest.name == f"step-{state.step}":
@@ -377,12 +410,13 @@ class _Run(Training):
             members = checkpoint.checkpoints(self.path)[-last:] if last else []
             if members:
                 checkpoint.assign(self.model, checkpoint.mean(members))
-            if self.validation is None:
+            if self.validation is None and (members or not state.bad):
                 self.keep()
-            elif members:
+            elif self.validation is not None and members:
                 self.validate(self.validation, shown.advance, event="average", count=False)
-        state.finished = [state.step, last]
-        checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
+        if not state.bad:  # else there is no checkpoint of this step: a resumed run comes here once more, the same way
+            state.finished = [state.step, last]
+            checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
 
     def stop_reason(self) -> str | None:
         """Why no other update is to follow; None while one is."""
@@ -404,13 +438,8 @@ class _Run(Training):
         )
 
 
-def _mixed(*key: int) -> int:
-    """A seed out of several numbers: unlike a sum, near keys give unrelated ones."""
-    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
-
-
 @contextmanager
-def _memory(work: str) -> Iterator[None]:
+def _memory(work: str, remedy: str = "raise --accumulate, or lower --batch-tokens") -> Iterator[None]:
     """Out of memory becomes an NmtError that says in what."""
     try:
         yield
@@ -421,7 +450,7 @@ def _memory(work: str) -> Iterator[None]:
             and "allocate memory" not in str(error)
         ):
             raise
-        raise NmtError(f"out of memory {work}: raise --accumulate, or lower --batch-tokens") from error
+        raise NmtError(f"out of memory {work}: {remedy}") from error
 
 
 def _work(step: int, batch: Batch) -> str:

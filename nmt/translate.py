@@ -25,6 +25,7 @@ from nmt.alignment import SPACE
 from nmt.checkpoint import SavedModel, load_model
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
+from nmt.limits import MOST_THREADS
 from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
 from nmt.models.uncached import Uncached
@@ -187,7 +188,7 @@ class Translator:
 
         parts = self._sentences(lines, options, prefixes, where)
         # One line at a time has all threads; of several batches, each has one.
-        workers = 1 if options.batch_lines == 1 else self._workers
+        workers = 1 if options.batch_lines == 1 or options.search.own_threads else self._workers
         lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
@@ -417,4 +418,6 @@ def set_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise UsageError(f"--threads must be at least 1, not {threads}")
+    if threads > MOST_THREADS:  # PyTorch would take any number, and die of it
+        raise UsageError(f"--threads must be at most {MOST_THREADS:,}, not {threads}")
     torch.set_num_threads(threads)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from nmt import loss
 from nmt.data.batching import batches, collate
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
-from nmt.errors import NmtError
+from nmt.errors import NmtError, NotNumbersError
 from nmt.models.base import Seq2Seq
 from nmt.score import choose_tokenizer, validation_scores
 from nmt.search import Beam
@@ -45,13 +46,14 @@ class Validation:
 
     @classmethod
     def open(cls, dataset: Dataset, budget: int, beam: int, device: torch.device) -> "Validation | None":
-        """None where the data has no validation set. NmtError for one that is damaged, or that cannot be scored.
+        """None where the data has no validation set, or one without a pair within training's limits. NmtError for one that is
+        damaged, or that cannot be scored.
 
         `budget` bounds the padded positions of a batch, `beam` is the search's width (1: greedy).
         """
         if not len(dataset.valid):
             return None
-        source, reference = list(read_lines(dataset.valid_source)), list(read_lines(dataset.valid_target))
+        source, reference = _lines(dataset.valid_source), _lines(dataset.valid_target)
         if len(source) != len(reference):
             raise NmtError(
                 f"{dataset.valid_source} has {len(source):,} lines, {dataset.valid_target} {len(reference):,}: "
@@ -63,13 +65,14 @@ class Validation:
     def __call__(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
         """nll, ppl and accuracy per target token, `</s>` included; bleu and chrf of the translation. Leaves the mode as it was.
 
-        `advance` is told of each line translated.
+        `advance` is told of each line translated. NotNumbersError where the network's numbers are not numbers.
         """
         training = model.training
         model.eval()
-        scores = {**self._forced(model), **self._translated(model, advance)}
-        model.train(training)
-        return scores
+        try:
+            return {**self._forced(model), **self._translated(model, advance)}
+        finally:
+            model.train(training)
 
     @torch.no_grad()
     def _forced(self, model: Seq2Seq) -> dict[str, float]:
@@ -80,6 +83,8 @@ class Validation:
             hidden = model(batch.src, batch.src_lengths, batch.prefix)
             total = total + loss.evaluate(model.logits, hidden, batch.target, batch.tokens, smoothing=0.0)
         nll = float(total.nll) / total.tokens
+        if not math.isfinite(nll):
+            raise NotNumbersError("the nll is not a finite number")
         return {"nll": nll, "ppl": math.exp(nll) if nll < 700 else math.inf, "accuracy": float(total.correct) / total.tokens}
 
     def _translated(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
@@ -90,3 +95,10 @@ class Validation:
             advance(1)
         bleu, chrf = validation_scores(hypotheses, self.reference, self.dataset.languages[1])
         return {"bleu": bleu, "chrf": chrf}
+
+
+def _lines(path: Path) -> list[str]:
+    def refuse(line: int) -> None:
+        raise NmtError(f"{path}, line {line}: is damaged: not valid UTF-8; run nmt preprocess again")
+
+    return list(read_lines(path, "replace", refuse))

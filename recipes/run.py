@@ -150,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         names = ", ".join(sorted(found.stem for found in HERE.glob("*-*.toml")))
         parser.error(f"{path}: no such recipe; there are {names}")
     recipe = recipes.read(path)
+    write_table(path.parent)  # as it was: what would be in its way is known now, and not after hours of training
     try:
         found = reproduce(recipe, options.output or Path("runs") / recipe.name)
     except KeyboardInterrupt:

@@ -46,9 +46,14 @@ def signatures(found: dict[str, Any]) -> str:
 
 
 def write_table(folder: Path) -> None:
-    """Replace the table in `folder`/README.md; the rest of the file stays."""
+    """Replace the table in `folder`/README.md; the rest of the file stays. SystemExit where there is none."""
     path = folder / "README.md"
-    before, mark, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    try:
+        before, mark, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    except OSError as error:
+        raise SystemExit(
+            f"recipe: error: {path}: cannot be read ({(error.strerror or str(error)).lower()}); it is to hold the table of scores"
+        ) from None
     _, end, after = rest.partition(END)
     if not mark or not end:
         raise SystemExit(f"recipe: error: {path}: has no place for the table between {BEGIN.strip()} and {END.strip()}")

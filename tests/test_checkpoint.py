@@ -1,6 +1,7 @@
 """Models and checkpoints on disk: what comes back, what damage is seen, what is never lost."""
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable
@@ -266,6 +267,14 @@ def test_a_damaged_checkpoint_is_seen(name: str, damage: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["state.json", "optimizer.safetensors", "model.safetensors"])
+def test_a_checkpoint_that_lacks_a_file_can_be_deleted(name: str, tmp_path: Path) -> None:
+    model, optimizer = stepped(tmp_path, 2)
+    (tmp_path / "checkpoints" / "step-2" / name).unlink()
+    with pytest.raises(NmtError, match=rf"{name}: no such file; a damaged checkpoint can be deleted"):
+        load_checkpoint(tmp_path / "checkpoints" / "step-2", model, optimizer)
+
+
+@pytest.mark.parametrize("name", ["state.json", "optimizer.safetensors", "model.safetensors"])
 def test_files_of_two_checkpoints_do_not_mix(name: str, tmp_path: Path) -> None:
     model, optimizer = stepped(tmp_path, 2)
     shutil.copy(tmp_path / "checkpoints" / "step-1" / name, tmp_path / "checkpoints" / "step-2")
@@ -282,11 +291,11 @@ def test_the_newest_are_kept_in_order_of_their_numbers(tmp_path: Path) -> None:
     assert newest is not None and newest.name == "step-11"
     rewrite_state(newest, {"step": 11, "half": 2})
     assert checkpoint.read_state(newest)["half"] == 2
-    for name in (".step-12.77.partial", ".step-8.removed", ".mine"):
+    for name in (".step-12.77.partial", ".step-8.removed", ".mine", ".mine.8.partial"):
         (tmp_path / "checkpoints" / name).mkdir()
     remove_leftovers(tmp_path)
     assert len(checkpoints(tmp_path)) == 3
-    assert [path.name for path in (tmp_path / "checkpoints").glob(".*")] == [".mine"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob(".*")) == [".mine", ".mine.8.partial"]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,6 +337,43 @@ def test_the_mean_of_a_run_is_that_of_its_checkpoints(tmp_path: Path) -> None:
         average([tmp_path / "two"], tmp_path / "two", overwrite=True)
 
 
+def test_a_mean_is_not_put_among_checkpoints(tmp_path: Path) -> None:
+    """There it would be taken for the newest, to be resumed from."""
+    stepped(tmp_path / "run", 2)
+    saved(tmp_path / "model")
+    for file in (tmp_path / "model").iterdir():
+        shutil.copy(file, tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for place in ("run/checkpoints/step-99", "link/checkpoints/mean", "run/checkpoints/deep/mean"):
+        with pytest.raises(NmtError, match=r"is among the checkpoints of the run .*(run|link); choose another place"):
+            average([tmp_path / "run"], tmp_path / place)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-1", "step-2"]
+    assert len(average([tmp_path / "run"], tmp_path / "run" / "mean")) == 2
+
+
+def test_a_mean_deletes_nothing_but_a_model(tmp_path: Path) -> None:
+    saved(tmp_path / "one")
+    saved(tmp_path / "two")
+    for name in ("notes.txt", "log.jsonl", "optimizer.safetensors"):
+        (tmp_path / "two" / name).write_text("mine")
+        with pytest.raises(NmtError, match=rf"{name}: does not belong to the model in"):
+            average([tmp_path / "one"], tmp_path / "two", overwrite=True)
+        assert (tmp_path / "two" / name).read_text() == "mine"
+        (tmp_path / "two" / name).unlink()
+    average([tmp_path / "one"], tmp_path / "two", overwrite=True)
+
+
+def test_files_of_tensors_may_be_read_by_whom_the_others_may(tmp_path: Path) -> None:
+    for mask in (0o022, 0o027, 0o077):
+        before = os.umask(mask)
+        try:
+            stepped(tmp_path / str(mask), 1)
+        finally:
+            os.umask(before)
+        modes = {path.stat().st_mode & 0o777 for path in (tmp_path / str(mask) / "checkpoints" / "step-1").iterdir()}
+        assert modes == {0o666 & ~mask}
+
+
 def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
     model, optimizer = stepped(tmp_path / "run", 0)
     settings, subword = described(config("rnn")), trained_subword(1)
@@ -339,7 +385,7 @@ def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(NmtError, match=r"log\.jsonl: cannot be written \(no such file"):
         Log(tmp_path / "gone" / "log.jsonl", 0).write({})
-    with pytest.raises(NmtError, match=r"source\.model: cannot be written \(no such file"):
+    with pytest.raises(NmtError, match=r"config\.json: cannot be written \(no such file"):
         checkpoint.write_config(tmp_path / "gone", described(config("rnn")), trained_subword(1), trained_subword(1))
 
 

@@ -115,6 +115,15 @@ WRONG = [
     ({"train": {"learning_rate": -1}}, "train.learning_rate must be at least 0, not -1"),
     ({"train": {"max_steps": 0}}, "train.max_steps must be at least 1, not 0"),
     ({"train": {"seed": -1}}, "train.seed must be at least 0"),
+    ({"train": {"seed": 2**63}}, f"train.seed must be at least 0 and at most {2**63 - 1}, not {2**63}"),
+    ({"train": {"max_steps": 10**400}}, "train.max_steps must be at least 1 and at most"),
+    ({"train": {"keep_last": 10**30}}, "train.keep_last must be at least 1 and at most"),
+    ({"train": {"warmup": 10**400}}, "train.warmup must be at least 0 and at most"),
+    ({"train": {"batch_tokens": 10**30}}, "train.batch_tokens must be at least 1 and at most 2147483647"),
+    ({"train": {"accumulate": 4097}}, "train.accumulate must be at least 1 and at most 4096, not 4097"),
+    ({"train": {"valid_beam": 10**30}}, "train.valid_beam must be at least 1 and at most 10000"),
+    ({"model": {"width": 10**30}}, "width must be at most 1,000,000"),
+    ({"model": {"layers": 10**30}}, "layers must be at most 1,000,000"),
     ({"train": {"max_steps": "none", "schedule": "linear"}}, "train.max_steps, which must be given"),
     ({"train": {"max_steps": "none", "teacher_forcing_end": 0.5}}, "train.max_steps, which must be given"),
     ({"train": {"warmup": 0}}, "train.learning_rate must be given"),
@@ -188,6 +197,21 @@ def test_a_files_errors_name_file_and_line(tmp_path: Path) -> None:
 def test_a_file_holds_known_tables_only(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_toml(written(tmp_path, text))
+
+
+def test_a_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes("[train]\n# für später\n".encode("latin-1"))
+    with pytest.raises(NmtError, match=rf"^{path}, line 2: is not valid UTF-8, which TOML must be; convert the file$"):
+        read_toml(str(path))
+
+
+def test_an_integer_of_thousands_of_digits_is_no_crash(tmp_path: Path) -> None:
+    digits = "1" * 5000
+    with pytest.raises(NmtError, match="not valid TOML"):
+        read_toml(written(tmp_path, f"[train]\nwarmup = {digits}\n"))
+    with pytest.raises(UsageError, match=r"train\.warmup must be an integer"):
+        resolve(layers=[parse_assignment(f"train.warmup={digits}")])
 
 
 def test_malformed_toml_is_no_usage_error(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from nmt.data.files import made_as
 from nmt.data.subword import Recipe, Subword, train_subword
 from nmt.errors import NmtError
 from nmt.models import BACKENDS, build
+from nmt.models.base import Seq2Seq
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.results import TextHypothesis
 from nmt.run import opened
@@ -107,8 +108,8 @@ def saved(place: Path, settings: dict[str, object], shared: bool = True, backend
 class WithoutLateEnds(Beam):
     """Our beam search but for what the engine's does otherwise: of a step's candidates only the first `size` may end."""
 
-    def candidates(self, log_probs: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
-        paths, rows = super().candidates(log_probs, live, sentences)
+    def candidates(self, model: Seq2Seq, hidden: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
+        paths, rows = super().candidates(model, hidden, live, sentences)
         late = paths.ended()
         late[:, : self.size] = False
         log_prob = paths.log_prob.masked_fill(late, -math.inf)

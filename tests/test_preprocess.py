@@ -1,6 +1,7 @@
 """Preprocess: what goes in comes out, paired, once, and the report counts it; against filters written the slow way."""
 
 import gzip
+import hashlib
 import json
 import os
 import random
@@ -440,6 +441,9 @@ def test_nothing_that_exists_is_overwritten_unasked(files: Options) -> None:
         {"workers": 0},
         {"character_coverage": 0.0},
         {"character_coverage": 1.1},
+        {"vocab_size": 3_000_000_000},
+        {"vocab_size": 10**30},
+        {"workers": 100_000},
     ],
 )
 def test_impossible_options_are_usage_errors(options: dict[str, object]) -> None:
@@ -476,6 +480,37 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     assert peaks[1] < 2 * peaks[0]
 
 
+def test_what_preprocess_did_not_write_is_never_deleted(files: Options) -> None:
+    run(files)
+    for name in ("notes.txt", "train.source.txt", ".hidden", "run/model.safetensors"):
+        path = Path(files.output, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+        with pytest.raises(NmtError, match=rf"{name.split('/')[0]}: does not belong to the data in .*; move it"):
+            run(replace(files, overwrite=True))
+        assert path.read_text() == "mine"
+        path.unlink()
+    Path(files.output, "run").rmdir()
+    run(replace(files, overwrite=True))
+
+
+def test_a_validation_set_without_a_usable_pair_is_said(files: Options, tmp_path: Path) -> None:
+    valid = {"valid_source": write(tmp_path / "v.en", ["", " "]), "valid_target": write(tmp_path / "v.de", ["", "eins"])}
+    _, recorder = run(replace(files, **valid))
+    assert [warning for warning in recorder.warned if "validat" in warning] == [
+        "none of the 2 validation pairs has 1 to 250 subwords on both sides: nothing will be validated in training"
+    ]
+
+
+def test_the_configuration_has_the_checksum_of_each_file(files: Options) -> None:
+    run(files)
+    config = json.loads(Path(files.output, "config.json").read_text())
+    known = {**config["sha256"], **{f"{side}.model": config["vocabulary"][f"{side}_sha256"] for side in ("source", "target")}}
+    names = sorted(path.name for path in Path(files.output).iterdir() if path.suffix != ".json")
+    assert names == sorted(known)
+    assert all(hashlib.sha256(Path(files.output, name).read_bytes()).hexdigest() == known[name] for name in names)
+
+
 def test_an_output_that_holds_an_input_is_refused(files: Options) -> None:
     run(files)
     inside = write(Path(files.output) / "raw.en", ["one"] * 300)
@@ -504,7 +539,7 @@ def test_no_room_for_the_copy_of_a_pipe_is_not_said_of_the_pipe(tmp_path: Path, 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
-        with pytest.raises(NmtError, match=r"copy\.source: cannot be written"):
+        with pytest.raises(NmtError, match=r"copy\.(source|target): cannot be written"):
             Corpus(path, path, "strict", tmp_path / "copy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

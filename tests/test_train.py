@@ -1,6 +1,7 @@
 """Training: what it learns, that it goes on exactly where it stopped, when it stops, what it refuses."""
 
 import itertools
+import json
 import math
 import os
 import signal
@@ -373,10 +374,11 @@ def poisoned(steps: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_update_that_is_not_finite_is_skipped(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poisoned(lambda call: call in (3, 4), monkeypatch)
-    run(digits, tmp_path / "run", config("rnn", max_steps=6, save_every=1, keep_last=6))
-    steps = {step: tensors(tmp_path / "run" / "checkpoints" / f"step-{step}") for step in range(1, 7)}
-    assert same(steps[2], steps[3]) and same(steps[2], steps[4])
-    assert not same(steps[4], steps[5])
+    run(digits, tmp_path / "run", config("rnn", max_steps=6, save_every=1, keep_last=6, valid_every=4, metric="nll"))
+    kept = tensors(tmp_path / "run")  # the best of updates 4 and 6
+    steps = {int(path.name.removeprefix("step-")): tensors(path) for path in checkpoints(tmp_path / "run")}
+    assert list(steps) == [1, 2, 5, 6]  # none while updates are skipped
+    assert not same(steps[2], steps[5]) and same(kept, steps[6])
     assert [event["step"] for event in events(tmp_path / "run", "skipped")] == [3, 4]
     third = events(tmp_path / "run", "train")[2]
     assert third["loss"] is None and third["tokens"] == 0 and third["skipped"] == 1
@@ -385,11 +387,90 @@ def test_an_update_that_is_not_finite_is_skipped(digits: Dataset, tmp_path: Path
 def test_too_many_bad_updates_end_the_run_and_keep_its_checkpoint(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poisoned(lambda call: call > 5, monkeypatch)
-    with pytest.raises(NmtError, match=r"10 updates in a row.*step-10.*learning_rate"):
-        run(digits, tmp_path / "run", config("rnn", max_steps=50, save_every=5))
-    kept = {path.name: tensors(path) for path in checkpoints(tmp_path / "run")}
-    assert same(kept["step-5"], kept["step-10"])
+    poisoned(lambda call: call > 7, monkeypatch)
+    advice = r"10 updates in a row.*the last good model is (\S+step-6): begin another run with --init-from \1 and .*learning_rate"
+    with pytest.raises(NmtError, match=advice):
+        run(digits, tmp_path / "run", config("rnn", max_steps=50, save_every=1, keep_last=2))
+    # Those of update 7 may be what gave no numbers.
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-6", "step-7"]
+    monkeypatch.undo()
+    run(digits, tmp_path / "other", config("rnn", learning_rate=0.001, max_steps=2), init_from=checkpoints(tmp_path / "run")[0])
+
+
+@pytest.mark.parametrize("valid_every", [2, 100])
+def test_a_checkpoint_of_weights_that_gave_no_numbers_is_not_called_good(
+    valid_every: int, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the best model by validation is, where there is one."""
+    poisoned(lambda call: call > 4, monkeypatch)
+    settings = config("rnn", save_every=4, max_steps=50, keep_last=1, valid_every=valid_every, metric="nll")
+    advice = (
+        r"the last good model is (\S+run): begin another run with --init-from \1 and"
+        if valid_every == 2
+        else "begin another run with"
+    )
+    with pytest.raises(NmtError, match=rf"has diverged; {advice} a lower train.learning_rate"):
+        run(digits, tmp_path / "run", settings)
+
+
+def test_a_checkpoint_due_while_updates_are_skipped_comes_after_them(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a run that was stopped in their midst: it goes on from the one before, and ends the same."""
+    for name, stops in (("whole", [12]), ("parts", [7, 12])):
+        before = 0
+        for stop in stops:
+            # After a stop at 7 the run goes on from the checkpoint of update 4: the calls are numbered from there.
+            with monkeypatch.context() as patched:
+                poisoned(lambda call, before=before: call + before in (5, 6, 7), patched)
+                settings = config("rnn", {"dropout": 0.2}, max_steps=stop, save_every=2, keep_last=9, valid_every=100, metric="nll")
+                run(digits, tmp_path / name, settings, resume=before > 0)
+            names = [path.name for path in checkpoints(tmp_path / name)]
+            assert names == ([f"step-{step}" for step in (2, 4, 8, 10, 12) if step <= stop])
+            before = 4
+    whole, parts = (tmp_path / name / "checkpoints" / "step-12" for name in ("whole", "parts"))
+    assert same(tensors(whole), tensors(parts))
+    assert same(tensors(whole, "optimizer.safetensors"), tensors(parts, "optimizer.safetensors"))
+    assert events(tmp_path / "whole") == events(tmp_path / "parts")
+
+
+def test_a_signal_while_updates_are_skipped_says_where_it_goes_on(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(lambda call: call > 2, monkeypatch)
+    console, said = Interrupting(signal.SIGINT, after=4), []
+    monkeypatch.setattr(console, "say", said.append)
+    with pytest.raises(KeyboardInterrupt):
+        train(digits, tmp_path / "run", config("rnn", save_every=2), console, device=CPU)
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-2"]
+    assert "after update 4; go on with --resume, from" in said[-1] and "step-2" in said[-1]
+
+
+@pytest.mark.parametrize("where", ["weights", "forced", "translated"])
+def test_no_numbers_in_a_validation_end_the_run_with_what_to_do(
+    where: str, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of an update's numbers were good, and what it made of the weights shows when they are used next."""
+    scored, stepped, steps = Validation._forced, torch.optim.Adam.step, []
+
+    def forced(self: Validation, model: Seq2Seq) -> dict[str, float]:
+        if where != "weights":
+            monkeypatch.setattr(type(model), "log_probs", lambda self, hidden: self.logits(hidden) * math.nan)
+        if where == "forced":
+            monkeypatch.setattr(type(model), "logits", lambda self, hidden: hidden.new_full((*hidden.shape[:-1], 20), math.nan))
+        return scored(self, model)
+
+    def step(self: torch.optim.Adam, *arguments: Any) -> None:
+        stepped(self, *arguments)
+        steps.append(0)
+        if where == "weights" and len(steps) == 3:
+            self.param_groups[0]["params"][0].data.fill_(math.nan)
+
+    monkeypatch.setattr(Validation, "_forced", forced)
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    what = "after update 3 the weights" if where == "weights" else "in the validation after update 3 "
+    with pytest.raises(NmtError, match=rf"{what}.* the training in \S+run has diverged; .* --init-from \S+step-0 and"):
+        run(digits, tmp_path / "run", config("rnn", valid_every=3, save_every=100))
 
 
 def test_weights_that_are_not_finite_are_never_saved(digits: Dataset, tmp_path: Path) -> None:
@@ -482,6 +563,145 @@ def test_a_run_never_takes_the_place_of_data_or_of_what_is_not_ours(tmp_path: Pa
     with pytest.raises(NmtError, match="not that of a run"):
         run(data, tmp_path / "page", config("rnn"), overwrite=True)
     assert (tmp_path / "page" / "config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "log.jsonl", "report.json", "model.safetensors", "source.model"])
+def test_what_others_made_under_our_names_is_never_deleted(name: str, digits: Dataset, tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / name / "thesis.tex" if name == "checkpoints" else tmp_path / "mine" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("important")
+    with pytest.raises(NmtError, match=rf"mine/{name}: is not that of a run, so --overwrite does not delete it"):
+        run(digits, tmp_path / "mine", config("rnn"), overwrite=True)
+    assert mine.read_text() == "important"
+    assert [path for path in (tmp_path / "mine").rglob("*") if path.is_file()] == [mine]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "step-1/notes.txt", "step-1/mine", "mine", ".mine", "step-x"])
+def test_what_others_put_among_checkpoints_is_never_deleted(name: str, digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=1))
+    mine = tmp_path / "run" / "checkpoints" / name
+    mine = mine if name.endswith(".txt") else mine / "thesis.tex"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("important")
+    with pytest.raises(NmtError, match=rf"checkpoints/{name}: is not that of a run, so --overwrite does not delete it"):
+        run(digits, tmp_path / "run", config("rnn"), overwrite=True)
+    assert mine.read_text() == "important"
+    load_model(tmp_path / "run" / "checkpoints" / "step-1")
+
+
+def test_checkpoints_may_be_a_link_to_another_disk(digits: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "disk")
+    run(digits, tmp_path / "run", config("rnn", max_steps=3))
+    run(digits, tmp_path / "run", config("rnn", max_steps=2), overwrite=True)
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["step-2"]
+    assert (tmp_path / "run" / "checkpoints").is_symlink()
+    (tmp_path / "disk").rename(tmp_path / "gone")
+    for options in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(NmtError, match="checkpoints: is a link to nothing"):
+            run(digits, tmp_path / "run", config("rnn"), **options)
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_run_is_not_begun_among_the_checkpoints_of_another(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=1))
+    with pytest.raises(NmtError, match="is among the checkpoints of the run"):
+        run(digits, tmp_path / "run" / "checkpoints" / "step-9", config("rnn"))
+    assert not (tmp_path / "run" / "checkpoints" / "step-9").exists()
+
+
+DAMAGED = ["report.json", "train.source.tokens", "train.target.tokens", "train.source.offsets", "valid.target.txt"]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_data_is_refused_before_anything_is_deleted(name: str, tmp_path: Path) -> None:
+    data = dataset(tmp_path / "corpus", reversed_digits(60, seed=1), valid=5)
+    run(data, tmp_path / "run", config("rnn", max_steps=2))
+    before = tensors(tmp_path / "run" / "checkpoints" / "step-2")
+    path = data.path / name
+    if name == "report.json":
+        path.unlink()
+    else:
+        content = bytearray(path.read_bytes())
+        content[8] ^= 1  # another token, another offset that still ascends, another character: nothing else would tell
+        path.write_bytes(content)
+    data = Dataset.open(data.path)
+    for options in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(
+            NmtError, match=rf"{name}: (no such file|is damaged: its bytes are not those that nmt preprocess wrote)"
+        ):
+            run(data, tmp_path / "run", config("rnn"), **options)
+    assert same(before, tensors(tmp_path / "run" / "checkpoints" / "step-2"))
+    assert len(events(tmp_path / "run", "train")) == 2
+
+
+def test_data_without_checksums_is_trained_on_as_before(digits: Dataset, tmp_path: Path) -> None:
+    data = dataset(tmp_path / "corpus", reversed_digits(300, seed=1), valid=20)
+    told = json.loads((data.path / "config.json").read_text())
+    assert len(told.pop("sha256")) == 10
+    (data.path / "config.json").write_text(json.dumps(told))
+    run(digits, tmp_path / "run", config("rnn", max_steps=1))
+    run(Dataset.open(data.path), tmp_path / "run", config("rnn", max_steps=2), resume=True)  # the same data, as it sees
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged", "foreign"])
+def test_the_settings_of_a_run_whose_configuration_is_lost_are_those_of_its_newest_checkpoint(
+    harm: str, digits: Dataset, tmp_path: Path
+) -> None:
+    words = ["train", str(digits.path), "-o", str(tmp_path / "run"), "--threads", "1", "-q", "--resume"]
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    path = tmp_path / "run" / "config.json"
+    before = path.read_bytes()
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(before.replace(b"0.01", b"0.02") if harm == "damaged" else b"{}")
+    assert main([*words, "--max-steps", "3"]) == 0
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-2", "step-3"]
+    assert load_model(tmp_path / "run").config["train"]["max_steps"] == 3
+
+
+def test_a_run_goes_on_to_the_limit_it_was_last_given(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before its next checkpoint, which alone would still say the old one."""
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    with monkeypatch.context() as patched:
+        patched.setattr("nmt.train._Training.run", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(digits, tmp_path / "run", config("rnn", max_steps=4), resume=True)
+    assert main(["train", str(digits.path), "-o", str(tmp_path / "run"), "--threads", "1", "-q", "--resume"]) == 0
+    assert checkpoints(tmp_path / "run")[-1].name == "step-4"
+
+
+def test_data_named_as_the_run_to_resume_is_called_data(digits: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(digits.path), "-o", str(digits.path), "--resume"]) == 1
+    assert "data: is data, not a run" in capsys.readouterr().err
+
+
+def test_a_checkpoint_without_its_configuration_can_be_deleted(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    (tmp_path / "run" / "checkpoints" / "step-2" / "config.json").unlink()
+    with pytest.raises(NmtError, match=r"step-2/config\.json: no such file; a damaged checkpoint can be deleted"):
+        run(digits, tmp_path / "run", config("rnn"), resume=True)
+
+
+def test_data_with_nothing_to_validate_on_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blank = dataset(tmp_path / "corpus", [*reversed_digits(50, seed=1), ("", "1"), (" ", "")], valid=2)
+    none = dataset(tmp_path / "other", reversed_digits(50, seed=1), valid=0)
+    for number, data in enumerate((blank, none)):
+        train(data, tmp_path / str(number), config("rnn", max_steps=1), Console(), device=CPU)
+        told = f"{data.path}: holds no pairs to validate with, so nothing is validated: the last model is the one kept"
+        assert told in capsys.readouterr().err.splitlines()
+
+
+def test_a_network_that_does_not_fit_into_memory_is_said(digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*arguments: Any) -> Seq2Seq:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+
+    monkeypatch.setattr("nmt.train.build", build)
+    with pytest.raises(NmtError, match=r"out of memory for the network itself: choose a smaller --size"):
+        run(digits, tmp_path / "run", config("rnn"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_processes_do_not_train_in_one_place(digits: Dataset, tmp_path: Path) -> None:

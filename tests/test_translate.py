@@ -693,6 +693,8 @@ def test_threads() -> None:
         assert torch.get_num_threads() == 2
         with pytest.raises(UsageError, match="--threads"):
             set_threads(0)
+        with pytest.raises(UsageError, match="--threads"):
+            set_threads(100_000)
     finally:
         torch.set_num_threads(before)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from nmt.errors import UsageError
+from nmt.limits import MOST_SUBWORDS, MOST_THREADS
 from nmt.options import (
     COMMON,
     MODEL,
@@ -58,7 +59,9 @@ def preprocess(
         Literal["bpe", "unigram", "char", "word"],
         option("Kind of subword model.", panel="Vocabulary", metavar="bpe|unigram|char|word"),
     ] = "bpe",
-    vocab_size: Annotated[int, option("Subwords, of each vocabulary.", panel="Vocabulary", metavar="N", least=1)] = 8000,
+    vocab_size: Annotated[
+        int, option("Subwords, of each vocabulary.", panel="Vocabulary", metavar="N", least=1, most=MOST_SUBWORDS)
+    ] = 8000,
     shared_vocab: Annotated[
         bool, option("One vocabulary for both sides, or one each.", "--shared-vocab/--separate-vocabs", panel="Vocabulary")
     ] = True,
@@ -88,7 +91,9 @@ def preprocess(
         int, option("Pairs that the subword trainer sees, at most.", panel="Vocabulary", metavar="N", least=1)
     ] = 150_000,
     overwrite: Overwrite = False,
-    workers: Annotated[int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1)] = None,
+    workers: Annotated[
+        int | None, option("Threads (default: one a core).", panel=COMMON, metavar="N", least=1, most=MOST_THREADS)
+    ] = None,
     seed: Annotated[int, option("Seed of the choice of validation pairs.", panel=COMMON, metavar="N", least=0)] = 1,
     config: ConfigFile = None,
     quiet: Quiet = False,
@@ -184,10 +189,9 @@ def train(
     resolved = configuration(context, backend, size, set or (), flags)  # wrong usage comes first, whatever the files hold
 
     from nmt.allocator import keep_freed_memory
-    from nmt.checkpoint import CONFIG, read_config
-    from nmt.config import Config
     from nmt.console import Console
     from nmt.data.shards import Dataset
+    from nmt.preflight import settings_of
     from nmt.train import train as run
     from nmt.translate import choose_device, set_threads
 
@@ -195,7 +199,7 @@ def train(
     set_threads(threads)
     keep_freed_memory()
     dataset = Dataset.open(Path(data))
-    base = Config.from_dict(read_config(Path(output))) if resume and Path(output, CONFIG).is_file() else None
+    base = settings_of(Path(output)) if resume else None
     run(
         dataset,
         Path(output),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nmt.data.seeds import Use, generator
 from nmt.errors import NmtError
 from nmt.vocab import EOS, PAD
 
@@ -54,7 +55,7 @@ def batches(lengths: Ints, budget: int, *, seed: int, epoch: int) -> list[Ints]:
             f"pair {pair} of the training data (counted from 0) has {longest[pair]} positions, more than --batch-tokens {budget}: "
             f"raise --batch-tokens, or preprocess with a smaller --max-length ({len(too_long)} such pairs)"
         )
-    random = np.random.default_rng((seed, epoch))
+    random = generator(Use.ORDER, seed, epoch)
     order = random.permutation(len(lengths))
     order = order[np.argsort(_likeness(lengths[order]), kind="stable")]
     updates = np.split(order, _cuts(longest[order], budget)) if len(order) else []

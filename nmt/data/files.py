@@ -4,8 +4,10 @@ They are written beside their place and renamed into it, so that what has the fi
 """
 
 import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from nmt.errors import NmtError
+
+WRITTEN = {
+    "data": r"(config|report)\.json|(source|target)\.model|valid\.(source|target)\.txt"
+    r"|(train|valid)\.(source|target)\.(tokens|offsets)",
+    "model": r"config\.json|(source|target)\.model|model\.safetensors",
+    "export": r"config\.json|(source|target)\.model|model\.bin|(source|target|shared)_vocabulary\.json|README\.md",
+}
+"""The names of all files of a directory of each kind; whatever else stands in one, nmt did not put there."""
 
 
 def reason(error: OSError) -> str:
@@ -52,10 +62,28 @@ def made_as(directory: Path) -> Literal["data", "model", "export"] | None:
     return "model" if "checksums" in config else None
 
 
+def checksum(path: Path) -> str:
+    """The sha256 of a file's bytes."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be read ({reason(error)})") from None
+
+
+def check_outside_runs(path: str | os.PathLike[str]) -> None:
+    """NmtError where `path` is to be made among the checkpoints of a run, which would take it for one of them."""
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        for parent in Path(place).parents:
+            if parent.name == "checkpoints" and made_as(parent.parent) == "model":
+                raise NmtError(f"{os.fspath(path)}: is among the checkpoints of the run {parent.parent}; choose another place")
+
+
 def check_directory(path: str | os.PathLike[str], overwrite: bool, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
     """Refuse now what `new_directory` would refuse: NmtError where `path` is a file, or holds something and may not be replaced.
 
-    Nor may it be where it holds one of `inputs`, which would be gone with it, or a run's checkpoints.
+    Nor may it be where it holds one of `inputs`, which would be gone with it, a run's checkpoints, or anything that nmt does not
+    write into such a directory.
     """
     target = Path(path)
     if target.is_symlink() and not target.exists():
@@ -68,13 +96,20 @@ def check_directory(path: str | os.PathLike[str], overwrite: bool, inputs: Itera
         return
     if not overwrite:
         raise NmtError(f"{target}: exists already and is not empty; give --overwrite to replace it")
-    if made_as(target) is None:  # never delete a directory that we did not write: a home, a corpus
+    made = made_as(target)
+    if made is None:  # never delete a directory that we did not write: a home, a corpus
         raise NmtError(f"{target}: is not a directory that nmt wrote, so --overwrite does not replace it; choose another place")
     if (target / "checkpoints").is_dir():
         raise NmtError(f"{target}: is a run, and --overwrite does not delete its checkpoints; choose another place")
     for each in inputs:
         if os.fspath(each) != "-" and Path(os.path.realpath(each)).is_relative_to(os.path.realpath(target)):
             raise NmtError(f"{target}: holds {os.fspath(each)}, which is to be read, and would replace it; choose another place")
+    strangers = [child.name for child in target.iterdir() if child.is_dir() or not re.fullmatch(WRITTEN[made], child.name)]
+    if strangers:
+        raise NmtError(
+            f"{target / min(strangers)}: does not belong to the {made} in {target}, and --overwrite would delete it; "
+            "move it, or choose another place"
+        )
 
 
 @contextmanager

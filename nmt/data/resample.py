@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.data.seeds import Use, generator
 from nmt.data.shards import ParallelData, Sequences, SequencesWriter
 from nmt.data.subword import Subword
 from nmt.vocab import SYMBOLS
@@ -46,7 +47,7 @@ def _resampled(lines: Sequences, cutter: "Cutter", longest: int, key: tuple[int,
     with SequencesWriter.create(path, cutter.vocabulary) as writer:
         for start in range(0, len(lines), CHUNK):
             chunk = [lines[index].tolist() for index in range(start, min(start + CHUNK, len(lines)))]
-            samples = cutter.cut(chunk, np.random.default_rng((*key, start)))
+            samples = cutter.cut(chunk, generator(Use.BPE_DROPOUT, *key, start))
             writer.append([sample if len(sample) < longest else ids for ids, sample in zip(chunk, samples, strict=True)])
     return Sequences.open(path, cutter.vocabulary, writer.lines, writer.tokens)
 

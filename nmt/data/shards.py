@@ -1,6 +1,7 @@
 """Binarised data: the ids of many lines as one memory-mapped array of tokens and one of offsets, and the directory that holds them.
 
 DATA/config.json  source.model  target.model  report.json  valid.source.txt  valid.target.txt
+config.json holds the checksums of all others but the report, which is for people.
 DATA/{train,valid}.{source,target}.tokens    uint16, or int32 for 65,536 subwords and more; little-endian, line after line
 DATA/{train,valid}.{source,target}.offsets   int64: line i is tokens[offsets[i]:offsets[i+1]]
 """
@@ -22,6 +23,9 @@ from nmt.errors import NmtError
 
 FORMAT = 1
 """Of the directory; a reader refuses a higher one."""
+
+CONTENT = ("train.*", "valid.*")
+"""The files whose checksums config.json holds; those of the subword models stand with the vocabulary."""
 
 _OFFSET = np.dtype("<i8")
 
@@ -47,7 +51,7 @@ class Sequences:
         """What `SequencesWriter` wrote to `path`. Raises NmtError that names the file that is missing or not as long as it was."""
         of_tokens, of_offsets = _files(path)
         offsets = _mapped(of_offsets, _OFFSET, lines + 1)
-        if offsets[0] != 0 or offsets[-1] != tokens:
+        if offsets[0] != 0 or offsets[-1] != tokens or (offsets[1:] < offsets[:-1]).any():
             raise NmtError(f"{of_offsets}: is damaged; run nmt preprocess again")
         return cls(_mapped(of_tokens, token_type(vocabulary), tokens), offsets)
 
@@ -192,13 +196,18 @@ class Dataset:
             return ParallelData(src, tgt)
 
         opened = cls(path, config, source, target, pairs("train"), pairs("valid"))
-        _ = opened.shared, opened.languages  # read now: later nobody would say which file lacks them
+        _ = opened.shared, opened.languages, opened.checksums  # read now: later nobody would say which file lacks them
         return opened
 
     @property
     def shared(self) -> bool:
         """Whether both sides have one vocabulary."""
         return bool(self.config["vocabulary"]["shared"])
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The sha256 of each file of text and of shards as preprocess wrote it, by name; none in data of before there were any."""
+        return dict(self.config.get("sha256", {}))
 
     @property
     def languages(self) -> tuple[str | None, str | None]:

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.limits import MOST_UNITS
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -35,10 +37,10 @@ class Settings:
     def __post_init__(self) -> None:
         """Raises ValueError for a value that no network can have."""
         encoder_layers, decoder_layers = self.depths
-        at_least(1, "layers", self.layers)
-        at_least(1, "encoder_layers", encoder_layers)
-        at_least(1, "decoder_layers", decoder_layers)
-        at_least(1, "width", self.width)
+        size("layers", self.layers)
+        size("encoder_layers", encoder_layers)
+        size("decoder_layers", decoder_layers)
+        size("width", self.width)
         share("dropout", self.dropout)
         one_of(("bos", "eos"), "start", self.start)
 
@@ -51,10 +53,12 @@ class Settings:
         )
 
 
-def at_least(least: int, name: str, value: int) -> None:
-    """Raises ValueError for a setting below `least`."""
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
+def size(name: str, value: int) -> None:
+    """Raises ValueError for a number of units or layers below 1, or so large that torch could not even say that it is."""
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    if value > MOST_UNITS:
+        raise ValueError(f"{name} must be at most {MOST_UNITS:,}, not {value}")
 
 
 def share(name: str, value: float) -> None:

@@ -42,7 +42,7 @@ class Settings(base.Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        base.at_least(1, "embedding", self.embedding)
+        base.size("embedding", self.embedding)
 
 
 SIZES: dict[str, dict[str, object]] = {

@@ -32,8 +32,8 @@ class Settings(base.Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        base.at_least(1, "heads", self.heads)
-        base.at_least(1, "feed_forward", self.feed_forward)
+        base.size("heads", self.heads)
+        base.size("feed_forward", self.feed_forward)
         base.share("attention_dropout", self.attention_dropout)
         base.one_of(("sinusoidal", "none"), "positions", self.positions)
         if self.width % self.heads:

@@ -23,12 +23,12 @@ What a search promises, whatever the strategy:
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NotNumbersError, UsageError
 from nmt.models.base import Batched, Memory, Seq2Seq
 from nmt.vocab import BOS, EOS, PAD, UNK
 
@@ -58,6 +58,9 @@ class Hypothesis:
 class Search(Protocol):
     """A strategy: how tokens are chosen."""
 
+    own_threads: ClassVar[bool]
+    """It works in threads that it has already: processes forked from this one would lack them."""
+
     def __call__(
         self,
         model: Seq2Seq,
@@ -70,7 +73,7 @@ class Search(Protocol):
 
         src (B, S) and src_lengths (B,) as in `Seq2Seq.encode`; `max_lengths[i]` ≥ 1 counts target tokens without `</s>`;
         `prefixes[i]` are ids that every hypothesis of sentence i must begin with (empty: free; `()` for all: all free).
-        The model is in evaluation mode. Raises ValueError for arguments that contradict each other, NmtError where the
+        The model is in evaluation mode. Raises ValueError for arguments that contradict each other, NotNumbersError where the
         network's numbers are not numbers.
         """
         ...
@@ -218,7 +221,7 @@ class Paths(Batched):
 def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float, alpha: float) -> Hypothesis:
     """The hypothesis of one row of `Paths`."""
     if math.isnan(log_prob):
-        raise NmtError("the network's probabilities are not numbers: its training diverged or its weights are damaged")
+        raise NotNumbersError("the network's probabilities are not numbers: its training diverged or its weights are damaged")
     counted = sum(token != NOTHING for token in tokens)
     finished = EOS in tokens
     return Hypothesis(

@@ -11,7 +11,7 @@ Legend: B sentences, K size of the beam, w ≤ K live hypotheses a sentence now,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class Beam:
     candidate of the better live hypothesis, then to the lower id. A beam of 1 is greedy search itself: with 2 candidates and the
     stop rule above it would be a little more than that.
     """
+
+    own_threads: ClassVar[bool] = False
 
     size: int = 5
     """Hypotheses kept for each sentence."""

@@ -5,7 +5,7 @@ Legend: B sentences, K hypotheses a sentence, R = B·K rows, V target vocabulary
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -32,6 +32,8 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 @dataclass(frozen=True)
 class Greedy:
     """One hypothesis a sentence. Of equally probable tokens the lower id is taken."""
+
+    own_threads: ClassVar[bool] = False
 
     length_penalty: float = 0.0
     """A in score = log_prob / ((5 + |y|) / 6)^A; 0 compares log-probabilities, more favours longer translations."""

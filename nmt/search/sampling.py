@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ class Sampling:
 
     `log_prob` is the network's own, at temperature 1 and without filters. Temperature 0 is greedy search, and so is top-k 1.
     """
+
+    own_threads: ClassVar[bool] = False
 
     seed: int = 1
     """Seed of the draws; a line's draws depend on it and on the line alone."""

@@ -91,6 +91,15 @@ def test_a_file_of_another_size_is_refused_by_name(directory: Path, name: str, d
         Dataset.open(directory)
 
 
+def test_offsets_that_go_back_are_refused_by_name(directory: Path) -> None:
+    path = directory / "train.source.offsets"
+    offsets = np.fromfile(path, "<i8")
+    offsets[3], offsets[4] = offsets[4], offsets[3]
+    offsets.tofile(path)
+    with pytest.raises(NmtError, match=r"train\.source\.offsets: is damaged"):
+        Dataset.open(directory)
+
+
 def test_another_subword_model_is_refused_by_name(directory: Path) -> None:
     train_subword(["a b c d e g"] * 9, Recipe("bpe", 30, "nmt_nfkc", False, 1.0, False), "it").subword.save(
         directory / "target.model"

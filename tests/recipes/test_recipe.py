@@ -1,14 +1,15 @@
 """Where a recipe's files come from: a folder, or a server asked once."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from recipe import Recipe, fetch
+from recipe import Recipe, fetch, read
+from run import main
 
 FILES = {"a.en": b"one\ntwo\n", "a.de": b"eins\nzwei\n"}
 
@@ -105,3 +106,64 @@ def test_the_home_directory_may_be_a_tilde(folder: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NMT_DATA", "~/files")
     assert contents(fetch(recipe("https://example.invalid/"))) == FILES
+
+
+GOOD = """
+[recipe]
+title = "A"
+url = "https://example.invalid/"
+published = []
+train = ["a.en", "a.de"]
+valid = ["a.en", "a.de"]
+test = ["a.en", "a.de"]
+[recipe.sha256]
+"a.en" = "1"
+"a.de" = "2"
+[train]
+seed = 1
+"""
+BAD = [
+    (lambda text: "", "has no table [recipe]"),
+    (lambda text: "[train]\nseed = 1\n", "has no table [recipe]"),
+    (lambda text: "recipe = 1\n", "has no table [recipe]"),
+    (lambda text: "{not toml", "not valid TOML: "),
+    (lambda text: "x = 1" + "1" * 5000, "not valid TOML: "),
+    *(
+        (lambda text, key=key: text.replace(f"{key} = ", f"{key}_ = "), f"no key {key}")
+        for key in ("title", "url", "train", "test")
+    ),
+    (lambda text: text.replace("[recipe.sha256]", "[recipe.sums]"), "no key sha256"),
+    (lambda text: text.replace("title", "name = 1\ntitle"), "unknown key name"),
+    (lambda text: text.replace("title", "path = 1\ntitle"), "unknown key path"),
+    (lambda text: text.replace('"A"', "1"), "recipe.title must be text"),
+    (lambda text: text.replace('["a.en", "a.de"]', '"a.en"', 1), "recipe.train must be two file names"),
+    (lambda text: text.replace('"2"', "2"), "recipe.sha256 must be"),
+    (lambda text: text.replace('"a.de" = "2"', ""), "no checksum of a.de"),
+    (lambda text: text.replace("published = []", 'published = [{system = "X"}]'), "recipe.published must be"),
+    (lambda text: f"train_ = 1\n{text}", "train_ must be a table"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_a_file_that_is_no_recipe_is_refused_in_one_line(change: Callable[[str], str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert read(path).train == ["a.en", "a.de"]
+    path.write_text(change(GOOD), encoding="utf-8")
+    with pytest.raises(SystemExit) as refused:
+        main([str(path)])
+    told = str(refused.value)
+    assert told.startswith(f"recipe: error: {path}: ") and message in told and "\n" not in told
+
+
+def test_a_recipe_that_is_not_utf8_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b"# \xfc\n" + GOOD.encode())
+    with pytest.raises(SystemExit, match=r"^recipe: error: .*a\.toml: not valid TOML: .*utf-8"):
+        main([str(tmp_path / "a.toml")])
+
+
+def test_a_folder_without_a_place_for_the_table_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^recipe: error: .*README\.md: cannot be read"):
+        main([str(tmp_path / "a.toml"), "-o", str(tmp_path / "work")])
+    assert not (tmp_path / "work").exists()
