@@ -126,8 +126,8 @@ def _in_order(
                 batch, results = hands.take()
             except TooLarge as error:
                 raise NmtError(
-                    f"out of memory: {where(error.number)} ({error.subwords:,} subwords) does not fit even alone; "
-                    "use a smaller beam or a shorter limit for overlong lines"
+                    f"out of memory: {where(error.number)} ({error.subwords:,} subwords) does not fit even alone; split it, "
+                    "or translate with a smaller beam or --max-source"
                 ) from error
             hand_out()  # nobody waits while lines are written and read
             for sentence, result in zip(batch, results, strict=True):

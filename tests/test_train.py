@@ -666,7 +666,7 @@ def test_a_run_goes_on_to_the_limit_it_was_last_given(digits: Dataset, tmp_path:
     """Killed before its next checkpoint, which alone would still say the old one."""
     run(digits, tmp_path / "run", config("rnn", max_steps=2))
     with monkeypatch.context() as patched:
-        patched.setattr("nmt.train._Training.run", lambda self: 1 / 0)
+        patched.setattr("nmt.train._Run.run", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(digits, tmp_path / "run", config("rnn", max_steps=4), resume=True)
     assert main(["train", str(digits.path), "-o", str(tmp_path / "run"), "--threads", "1", "-q", "--resume"]) == 0
