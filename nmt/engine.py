@@ -55,8 +55,9 @@ class CTranslate2:
     """Hypotheses returned; all `size` where not said."""
 
     @classmethod
-    def load(cls, path: Path, size: int, positions: int, device: torch.device) -> Self:
-        """The engine with the model at `path`, for sentences of up to `positions` tokens, `</s>` and start token counted.
+    def load(cls, path: Path, size: int, positions: int, device: torch.device, precision: str = "float32") -> Self:
+        """The engine with the model at `path`, for sentences of up to `positions` tokens, `</s>` and start token counted, in one of
+        its own precisions.
 
         On a CPU each of torch's threads translates a part of a batch by itself. Raises NmtError where the package is not
         installed, the model is none for it, or the device cannot be used.
@@ -71,7 +72,7 @@ class CTranslate2:
                     place,
                     device.type,
                     device_index=device.index or 0,
-                    compute_type="float32",
+                    compute_type=precision,
                     inter_threads=workers,
                     intra_threads=1,
                 )

@@ -28,6 +28,7 @@ from nmt.errors import NmtError, UsageError
 from nmt.limits import MOST_THREADS
 from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
+from nmt.models.quantized import available, quantize
 from nmt.models.uncached import Uncached
 from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
@@ -138,10 +139,12 @@ class Translator:
         device: str = "auto",
         threads: int | None = None,
         cache: bool = True,
+        precision: Literal["float32", "int8"] = "float32",
     ) -> "Translator":
         """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
 
-        On a CPU `threads` (all cores where it is None) work on so many batches at a time.
+        On a CPU `threads` (all cores where it is None) work on so many batches at a time. With `precision` int8 linear layers are
+        computed in integers, on a CPU that has instructions for it.
 
         Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
         """
@@ -155,6 +158,11 @@ class Translator:
                         f"{other.path}: its {side} vocabulary ({len(theirs):,} subwords) is not that of {first.path} "
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
+        if precision == "int8":
+            if where.type != "cpu" or not available():
+                raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
+            for each in (first, *others):
+                quantize(each.model)
         try:
             models = [first.model, *(other.model for other in others)]
             workers = torch.get_num_threads() if where.type == "cpu" else 1

@@ -42,7 +42,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
             overwrite device precision compile no-compile list-options threads seed quiet""",
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
-            seed errors overlong continue engine device threads config quiet""",
+            seed errors overlong continue engine precision device threads config quiet""",
         "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",

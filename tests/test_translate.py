@@ -21,6 +21,7 @@ from nmt.data.subword import Recipe, Subword, train_subword
 from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS, build
 from nmt.models.base import Memory, Seq2Seq
+from nmt.models.quantized import quantize
 from nmt.results import ABSENT, EMPTY, Statistics, Translation
 from nmt.search import Beam, Greedy, Hypothesis, Sampling, Search
 from nmt.stream import LOOKAHEAD, Sentence, arriving, in_order
@@ -75,9 +76,12 @@ def network(backend: str, subword: Subword, seed: int = 1) -> Seq2Seq:
     return build(backend, settings, len(subword), len(subword), True)
 
 
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(params=[*BACKENDS, "int8"])
 def translator(request: pytest.FixtureRequest, subword: Subword) -> Translator:
-    return Translator([network(request.param, subword)], subword, subword)
+    model = network("transformer" if request.param == "int8" else request.param, subword)
+    if request.param == "int8":
+        quantize(model)
+    return Translator([model], subword, subword)
 
 
 def texts(translations: Iterator[Translation]) -> list[str]:
@@ -708,3 +712,20 @@ def test_importing_the_package_is_light() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
     with pytest.raises(AttributeError, match="Traduttore"):
         __import__("nmt").Traduttore  # noqa: B018
+
+
+def test_int8_is_refused_where_it_would_be_slow(tmp_path: Path, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {
+        "model": {"backend": "rnn", "layers": 1, "width": 16, "dropout": 0.5},
+        "vocabulary": {"source": len(subword), "target": len(subword), "shared": True},
+        "languages": [None, None],
+    }
+    (tmp_path / "model").mkdir()
+    save_model(tmp_path / "model", network("rnn", subword), config, subword, subword)
+    monkeypatch.setattr("nmt.translate.available", lambda: False)
+    with pytest.raises(NmtError, match="--precision int8 is for CPUs with"):
+        Translator.load(tmp_path / "model", device="cpu", precision="int8")
+    monkeypatch.setattr("nmt.translate.available", lambda: True)
+    plain, integers = (Translator.load(tmp_path / "model", device="cpu", precision=each) for each in ("float32", "int8"))
+    (one,), (other,) = (list(each.translate(["a b c"], Options(Greedy()))) for each in (plain, integers))
+    assert one.text and 0 < abs(one.hypotheses[0].log_prob - other.hypotheses[0].log_prob) < 1

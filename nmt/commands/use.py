@@ -127,6 +127,10 @@ def translate(
             metavar="nmt|ctranslate2",
         ),
     ] = "nmt",
+    precision: Annotated[
+        Literal["float32", "int8"],
+        option("Arithmetic; int8: faster on a CPU, a little less exact.", panel=COMMON, metavar="float32|int8"),
+    ] = "float32",
     device: Device = "auto",
     threads: Threads = None,
     config: ConfigFile = None,
@@ -205,12 +209,12 @@ def translate(
     if prefix is not None and repeatable(prefix) and not traffic.streaming:
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
-    translator = Translator.load(model, ensemble or (), device, threads, not no_cache)
+    translator = Translator.load(model, ensemble or (), device, threads, not no_cache, precision if engine == "nmt" else "float32")
     if engine == "ctranslate2":
         from nmt.engine import CTranslate2
 
         size = beam_size if search == "beam" else 1
-        other = CTranslate2.load(Path(model), size, options.positions(), translator.device)
+        other = CTranslate2.load(Path(model), size, options.positions(), translator.device, precision)
         options = replace(options, search=other)
     lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
     prefixes = None if prefix is None else read_lines(prefix, errors)
