@@ -3,6 +3,7 @@
 Legend: B sentences, S source positions, T target positions, R decoder rows.
 """
 
+import signal
 from collections.abc import Callable, Sequence
 
 import hypothesis
@@ -19,6 +20,9 @@ VOCABULARY = 29
 # How long an example takes says more of what else the machine does than of the code.
 hypothesis.settings.register_profile("nmt", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("nmt")
+
+# A shell has the jobs that it starts in the background ignore Ctrl-C, which tests send to themselves and to programs they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Network = Callable[..., Seq2Seq]
 """Settings by name -> a network in evaluation mode, two layers, width 32, the same weights each time."""
