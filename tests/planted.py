@@ -66,8 +66,8 @@ BUGS = [
     Bug(
         "position offset lost in the cache",
         "nmt/models/transformer.py",
-        "self._embed(self.tgt_embedding(token.unsqueeze(1)), position)",
-        "self._embed(self.tgt_embedding(token.unsqueeze(1)), 0)",
+        "self._embed(self.tgt_embedding(token), position, 1)",
+        "self._embed(self.tgt_embedding(token), 0, 1)",
         MODELS,
     ),
     Bug(
