@@ -379,12 +379,12 @@ def _load(path: str | PathLike[str], device: torch.device) -> SavedModel:
 
 def _encoded(subword: Subword, line: str, name: Callable[[], str]) -> list[int]:
     """The ids of a line as it was read; `name` is how messages call it."""
+    bare = _bare(line)
     try:
-        return subword.encode(_bare(line))
-    except (TypeError, UnicodeEncodeError):
-        if not isinstance(line, str):
-            raise
+        bare.encode()
+    except UnicodeEncodeError:
         raise NmtError(f"{name()} holds a lone surrogate, which no text can: {line!r}") from None
+    return subword.encode(bare)
 
 
 def _bare(line: str) -> str:
