@@ -11,9 +11,9 @@ help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
 	@echo
 	@echo 'install      .venv with the versions of constraints.txt'
-	@echo 'test         the tests (4 minutes on two cores)'
+	@echo 'test         the tests (5 minutes on two cores)'
 	@echo 'check        lint, formatting, types'
-	@echo 'planted      plant known bugs one by one and see that a test fails for each (3 minutes)'
+	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'

@@ -25,11 +25,11 @@ from nmt.data.subword import Subword
 from nmt.data.updates import Update
 from nmt.errors import NmtError
 from nmt.floor import FlopCounter, gemm_rate, wait_for
+from nmt.learning import Training, new_network
 from nmt.models.base import Seq2Seq
 from nmt.preflight import check
 from nmt.profile import DATA, TRAINING, TRANSLATION, mark, profiled, shares, training_regions, translation_regions
 from nmt.search import Search
-from nmt.train import Training, new_network
 from nmt.translate import LEAST_WIDTH, Options, Translator
 
 WINDOWS = 10

@@ -151,7 +151,7 @@ BUGS = [
     ),
     Bug(
         "accumulation weighting unequal batches equally",
-        "nmt/train.py",
+        "nmt/learning.py",
         "settings.label_smoothing, weight)",
         "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)))",
         ("tests/test_train.py",),

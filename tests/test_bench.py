@@ -14,9 +14,9 @@ from nmt import floor
 from nmt.cli import main
 from nmt.data.shards import Dataset
 from nmt.data.updates import Feed, Update
+from nmt.learning import Training
 from nmt.profile import TRAINING, TRANSLATION
 from nmt.search import Beam, Greedy
-from nmt.train import Training
 from nmt.translate import Options, Translator
 from nmt.vocab import BOS
 from tests.command_line import out, refused, text

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "nmt.profile": {"nmt.data", "nmt.floor", "nmt.loss", "nmt.models", "nmt.search"},
     "nmt.bench": {
         *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.floor", "nmt.models", "nmt.preflight"),
-        *("nmt.profile", "nmt.search", "nmt.train", "nmt.translate"),
+        *("nmt.learning", "nmt.profile", "nmt.search", "nmt.translate"),
     },
     "nmt.score": {"nmt.errors"},
     "nmt.scoreboard": {"nmt.score"},
@@ -48,9 +48,12 @@ MAY_IMPORT = {
     "nmt.run": {"nmt.checkpoint", *FILES},
     "nmt.preflight": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {"nmt.data", "nmt.loss", "nmt.models", "nmt.score", "nmt.search", "nmt.translate", "nmt.errors"},
+    "nmt.learning": {
+        *("nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.loss", "nmt.models", "nmt.run", "nmt.schedule"),
+    },
     "nmt.train": {
-        *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors", "nmt.loss", "nmt.models"),
-        *("nmt.preflight", "nmt.run", "nmt.schedule", "nmt.signals", "nmt.validate"),
+        *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors", "nmt.learning", "nmt.models"),
+        *("nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
     },
     "nmt.translate": {
         *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),

@@ -698,7 +698,7 @@ def test_a_network_that_does_not_fit_into_memory_is_said(digits: Dataset, tmp_pa
     def build(*arguments: Any) -> Seq2Seq:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
 
-    monkeypatch.setattr("nmt.train.build", build)
+    monkeypatch.setattr("nmt.learning.build", build)
     with pytest.raises(NmtError, match=r"out of memory for the network itself: choose a smaller --size"):
         run(digits, tmp_path / "run", config("rnn"))
     assert not (tmp_path / "run").exists()
