@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from nmt.console import seconds
+from nmt.models.product import linear
 
 _aten = torch.ops.aten
 
@@ -18,6 +19,7 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     # torch knows the formula, but not that this kernel has it too: as if every query saw every key.
     _aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[_aten._scaled_dot_product_flash_attention],
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: flop_registry[_aten._scaled_dot_product_flash_attention_backward],
+    torch.ops.mkldnn._linear_pointwise: lambda input, weight, *_, out_val: 2 * input.numel() * len(weight),
 }
 
 RECURRENT: dict[Any, tuple[int, Callable[[Sequence[Any]], Sequence[Tensor]]]] = {
@@ -78,7 +80,7 @@ def gemm_rate(device: torch.device, precision: torch.dtype) -> float:
     while times < LEAST_TIMES or seconds() - began < LEAST_SECONDS:
         wait_for(device)
         start = seconds()
-        left @ right
+        linear(left, right)
         wait_for(device)
         best, times = min(best, seconds() - start), times + 1
     return 2 * size**3 / best

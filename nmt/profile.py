@@ -43,6 +43,7 @@ OPEN = (ELSE, SEARCH)
 """Categories within which others may begin."""
 
 OPERATIONS = {
+    "mkldnn::_linear_pointwise": PRODUCTS,
     "aten::mm": PRODUCTS,
     "aten::addmm": PRODUCTS,
     "aten::bmm": PRODUCTS,

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "nmt.vocab": set(),
     "nmt.loss": {"nmt.errors", "nmt.vocab"},
     "nmt.schedule": {"nmt.errors"},
-    "nmt.floor": {"nmt.console"},
+    "nmt.floor": {"nmt.console", "nmt.models.product"},
     "nmt.profile": {"nmt.data", "nmt.floor", "nmt.loss", "nmt.models", "nmt.search"},
     "nmt.bench": {
         *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.floor", "nmt.models", "nmt.preflight"),
@@ -60,7 +60,7 @@ MAY_IMPORT = {
         *("nmt.errors", "nmt.limits", "nmt.vocab"),
     },
     "nmt.data": {"nmt.data", "nmt.errors", "nmt.vocab"},
-    "nmt.models": {"nmt.models.base", "nmt.models.attention", "nmt.errors", "nmt.limits", "nmt.vocab"},
+    "nmt.models": {"nmt.models.base", "nmt.models.attention", "nmt.models.product", "nmt.errors", "nmt.limits", "nmt.vocab"},
     "nmt.models.__init__": {"nmt.models"},
     "nmt.search": {"nmt.search", "nmt.models.base", "nmt.errors", "nmt.vocab"},
 }

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.limits import MOST_UNITS
+from nmt.models import product
 
 
 @dataclass(frozen=True)
@@ -169,18 +170,24 @@ class Linear(nn.Linear):
     """A linear layer whose output row does not depend, to the last bit, on how many other rows there are.
 
     Matrix products of a few rows run in other CPU kernels than those of many and round otherwise. In evaluation the rows
-    are filled up to a multiple of `ROWS`, where one kernel serves all; in training nothing is added.
+    are filled up to what one kernel serves, with oneDNN two and more (seen with torch 2.13, whatever the number of threads),
+    else multiples of 8; in training nothing is added.
     """
 
     ROWS = 8
 
     def forward(self, input: Tensor) -> Tensor:
-        missing = 0 if self.training or input.device.type != "cpu" else -(input.numel() // self.in_features) % self.ROWS
+        rows = input.numel() // self.in_features
+        if self.training or input.device.type != "cpu":
+            missing = 0
+        elif product.available():
+            missing = max(0, 2 - rows)
+        else:
+            missing = -rows % self.ROWS
         if not missing:
-            return F.linear(input, self.weight, self.bias)
-        rows = input.reshape(-1, self.in_features)
-        output = F.linear(F.pad(rows, (0, 0, 0, missing)), self.weight, self.bias)
-        return output[: len(rows)].view(*input.shape[:-1], self.out_features)
+            return product.linear(input, self.weight, self.bias)
+        filled = F.pad(input.reshape(rows, self.in_features), (0, 0, 0, missing))
+        return product.linear(filled, self.weight, self.bias)[:rows].view(*input.shape[:-1], self.out_features)
 
 
 class Dropout(nn.Module):
