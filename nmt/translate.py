@@ -28,6 +28,7 @@ from nmt.errors import NmtError, UsageError
 from nmt.limits import MOST_THREADS
 from nmt.models.base import Seq2Seq
 from nmt.models.ensemble import Ensemble
+from nmt.models.packed import pack
 from nmt.models.quantized import available, quantize
 from nmt.models.uncached import Uncached
 from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
@@ -163,6 +164,9 @@ class Translator:
                 raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
             for each in (first, *others):
                 quantize(each.model)
+        elif where.type == "cpu":
+            for each in (first, *others):
+                pack(each.model)
         try:
             models = [first.model, *(other.model for other in others)]
             workers = torch.get_num_threads() if where.type == "cpu" else 1

@@ -8,7 +8,7 @@ so the memory is never copied for each hypothesis of a beam.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -167,27 +167,22 @@ def mixed_prefix(model: Seq2Seq, prefix: Tensor, memory: Memory, teacher_forcing
 
 
 class Linear(nn.Linear):
-    """A linear layer whose output row does not depend, to the last bit, on how many other rows there are.
-
-    Matrix products of a few rows run in other CPU kernels than those of many and round otherwise. In evaluation the rows
-    are filled up to what one kernel serves, with oneDNN two and more (seen with torch 2.13, whatever the number of threads),
-    else multiples of 8; in training nothing is added.
-    """
-
-    ROWS = 8
+    """A linear layer; on a CPU in evaluation no row of its output depends, to the last bit, on how many others there are."""
 
     def forward(self, input: Tensor) -> Tensor:
-        rows = input.numel() // self.in_features
-        if self.training or input.device.type != "cpu":
-            missing = 0
-        elif product.available():
-            missing = max(0, 2 - rows)
-        else:
-            missing = -rows % self.ROWS
-        if not missing:
-            return product.linear(input, self.weight, self.bias)
-        filled = F.pad(input.reshape(rows, self.in_features), (0, 0, 0, missing))
-        return product.linear(filled, self.weight, self.bias)[:rows].view(*input.shape[:-1], self.out_features)
+        alone = not self.training and input.device.type == "cpu"
+        return (product.by_rows if alone else product.linear)(input, self.weight, self.bias)
+
+
+def replace_linear(model: nn.Module, replacement: Callable[[Linear], nn.Module]) -> None:
+    """Put what `replacement` makes of it in the place of each linear layer of `model` but those with one output.
+
+    These multiply no matrices.
+    """
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, Linear) and child.out_features > 1:
+                setattr(parent, name, replacement(child))
 
 
 class Dropout(nn.Module):

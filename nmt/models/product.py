@@ -25,13 +25,7 @@ def available() -> bool:
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input Wᵀ + bias`: input (..., n), weight (m, n), bias (m,) -> (..., m); differentiable once."""
-    if (
-        input.dtype != torch.float32
-        or input.device.type != "cpu"
-        or not available()
-        or torch.is_autocast_enabled("cpu")
-        or input.numel() == 0
-    ):
+    if not _serves(input) or input.numel() == 0:
         return F.linear(input, weight, bias)
     if torch.is_grad_enabled():
         if len(weight) == 1:  # a matrix times a vector, whose gradients oneDNN makes in no good kernel
@@ -39,6 +33,37 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         output: Tensor = _Linear.apply(input.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
         return output
     return _product(input.contiguous(), weight, bias)
+
+
+ROWS = 8
+"""Without oneDNN, what numbers of rows are filled up to a multiple of, so that one kernel serves all."""
+
+
+def by_rows(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """As `linear`, on a CPU; no output row depends, to the last bit, on how many other rows there are. `weight` may be `packed`.
+
+    Products of a few rows run in other CPU kernels than those of many and round otherwise: with oneDNN a single one does (seen
+    with torch 2.13, whatever the number of threads). So some rows are added.
+    """
+    rows = input.numel() // weight.shape[1]
+    missing = max(0, 2 - rows) if _serves(input) else -rows % ROWS
+    if not missing:
+        return linear(input, weight, bias)
+    filled = F.pad(input.reshape(rows, weight.shape[1]), (0, 0, 0, missing))
+    return linear(filled, weight, bias)[:rows].view(*input.shape[:-1], weight.shape[0])
+
+
+def packed(weight: Tensor) -> Tensor:
+    """`weight` (m, n) laid out once as oneDNN reads it, which for a few rows takes as long as their product. No gradients.
+
+    Raises RuntimeError where oneDNN is not available.
+    """
+    output: Tensor = torch.ops.mkldnn._reorder_linear_weight.default(weight.detach())
+    return output
+
+
+def _serves(input: Tensor) -> bool:
+    return input.dtype == torch.float32 and input.device.type == "cpu" and available() and not torch.is_autocast_enabled("cpu")
 
 
 def _product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

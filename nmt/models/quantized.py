@@ -10,7 +10,7 @@ Legend: R rows, n features in, m features out.
 import torch
 from torch import Tensor, nn
 
-from nmt.models.base import Linear
+from nmt.models.base import Linear, replace_linear
 
 LARGEST = 127
 
@@ -51,7 +51,4 @@ def available() -> bool:
 
 def quantize(model: nn.Module) -> None:
     """Replace all linear layers of `model` but those with one output, which multiply no matrices. Attention stays as it is."""
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, Linear) and child.out_features > 1:
-                setattr(parent, name, IntegerLinear(child))
+    replace_linear(model, IntegerLinear)

@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from nmt.models import base
 from nmt.models.attention import SCORES, attend, padding_mask
 from nmt.models.base import Linear
+from nmt.models.product import ROWS
 from nmt.vocab import BOS, EOS
 
 
@@ -106,7 +107,7 @@ def _orthogonal(weight: Tensor, width: int) -> None:
 class Recurrent(nn.Module):
     """Layers of a cell over whole sequences, one fused call; a state (B, layers · directions, P, d) has the batch first.
 
-    In evaluation on a CPU the batch is filled up to a multiple of `Linear.ROWS`: for sequences of one length, no bit of a result
+    In evaluation on a CPU the batch is filled up to a multiple of `ROWS`: for sequences of one length, no bit of a result
     then depends on how many others there are (seen with torch 2.13: 1, 2, 3, 5, 6, 7 and 9 rows differ).
     """
 
@@ -126,7 +127,7 @@ class Recurrent(nn.Module):
                 _orthogonal(parameter, width)
 
     def _missing(self, rows: Tensor) -> int:
-        return 0 if self.training or rows.device.type != "cpu" else -len(rows) % Linear.ROWS
+        return 0 if self.training or rows.device.type != "cpu" else -len(rows) % ROWS
 
     def _call(self, inputs, state: Tensor):  # type: ignore[no-untyped-def]  # packed or not: torch types neither
         state = state.permute(2, 1, 0, 3).contiguous()

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models import base
-from nmt.models.attention import batched_product, causal_mask, masked_softmax, padding_mask
+from nmt.models.attention import batched_product, causal_mask, padding_mask
 from nmt.models.base import Linear
 from nmt.vocab import BOS, EOS, PAD
 
@@ -76,21 +76,36 @@ class Positions(nn.Module):
         return self.table[first:last] if last <= self.READY else sinusoids(first, last, self.width).to(self.table)
 
 
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """query (B, H, T, h), key (B, H, S, h), mask broadcast to (B, H, T, S) -> softmax(Q Kᵀ / √h) (B, H, T, S)."""
-    scaled = query * query.shape[-1] ** -0.5
-    scores = batched_product(scaled.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
-    return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
+def _fused(x: Tensor, training: bool) -> bool:
+    """Whether attention runs in torch's one kernel, which never stores the (T, S) weights.
 
-
-def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention as two products and a softmax, (B, H, T, h). Bits of a sentence depend on T and S, not on its company.
-
-    Not so in the fused kernel: each thread works in buffers of its own, and few queries (1, 2, 3, 5 of them) are rounded
+    Not on a CPU in evaluation: there each thread works in buffers of its own, and few queries (1, 2, 3, 5 of them) are rounded
     otherwise in one thread than in another.
     """
-    weights = _weights(query, key, mask).flatten(0, 1)
-    return batched_product(weights, value.flatten(0, 1)).view_as(query)
+    return training or x.device.type != "cpu"
+
+
+def _bias(mask: Tensor | None, like: Tensor) -> Tensor:
+    """What is added to scores so that the softmax of a key is exactly 0 where `mask` is False, and beside it others may be seen.
+
+    Finite: a row of minus infinities has no softmax.
+    """
+    bias = like.new_zeros(1 if mask is None else mask.shape)
+    return bias if mask is None else bias.masked_fill_(~mask, torch.finfo(like.dtype).min)
+
+
+def _weights(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
+    """query (B, H, T, h), key (B, H, S, h), bias broadcast to (B·H, T, S) -> softmax(Q Kᵀ / √h + bias) (B·H, T, S)."""
+    left, right = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
+    scale = query.shape[-1] ** -0.5
+    if len(left) == 1:  # a batch of one runs in another kernel than all others and rounds otherwise, so it is made two
+        return torch.baddbmm(bias, left.expand(2, -1, -1), right.expand(2, -1, -1), alpha=scale)[:1].softmax(-1)
+    return torch.baddbmm(bias, left, right, alpha=scale).softmax(-1)
+
+
+def _written_out(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+    """Attention as two products and a softmax, (B, H, T, h). Bits of a sentence depend on T and S, not on its company."""
+    return batched_product(_weights(query, key, bias), value.flatten(0, 1)).view_as(query)
 
 
 class Heads(nn.Module):
@@ -107,10 +122,13 @@ class Heads(nn.Module):
         return x.view(*x.shape[:2], self.heads, -1)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """query (B, H, T, h), key and value (B, H, S, h) -> (B, H, T, h)."""
-        if self.training:  # one kernel that never stores the (T, S) weights
-            return F.scaled_dot_product_attention(query, key, value, mask, self.dropout, is_causal=causal)
-        return _written_out(query, key, value, causal_mask(query.shape[2], query.device) if causal else mask)
+        """query (B, H, T, h), key and value (B, H, S, h), mask as `Transformer.mask` gives it -> (B, H, T, h)."""
+        if _fused(query, self.training):
+            dropout = self.dropout if self.training else 0.0
+            return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
+        if causal:
+            mask = _bias(causal_mask(query.shape[2], query.device), query)
+        return _written_out(query, key, value, _bias(None, query) if mask is None else mask.view(-1, *mask.shape[-2:]))
 
     def join(self, read: Tensor) -> Tensor:
         """(B, H, T, h) -> (B, T, d)."""
@@ -131,13 +149,12 @@ class SelfAttention(Heads):
         query, key, value = (part.transpose(1, 2) for part in self.split(self.inputs(x)).chunk(3, -1))
         return self.join(self.attend(query, key, value, mask, causal))
 
-    def step(self, x: Tensor, cache: Tensor, position: int) -> Tensor:
-        """x (R, d) at `position`, which is written into cache (R, H, C, 2h) -> (R, d)."""
-        fused = self.inputs(x).view(len(x), self.heads, -1)
+    def step(self, x: Tensor, cache: Tensor, position: int, mask: Tensor | None) -> Tensor:
+        """x (R, d) at `position`, which is written into cache (R, H, C, 2h); mask (1, C) of the positions so far -> (R, d)."""
+        fused = self.inputs(x).view(len(x), self.heads, 1, -1)
         size = fused.shape[-1] // 3
-        cache[:, :, position] = fused[..., size:]
-        known = cache[:, :, : position + 1]
-        read = _written_out(fused[..., None, :size], known[..., :size], known[..., size:])
+        cache[:, :, position : position + 1] = fused[..., size:]
+        read = self.attend(fused[..., :size], cache[..., :size], cache[..., size:], mask)
         output: Tensor = self.output(read.view_as(x))
         return output
 
@@ -157,9 +174,11 @@ class CrossAttention(Heads):
         """x (R, T, d) or (R, d), key and value (B, H, S, h) -> the same shape."""
         return self.join(self.attend(self.project(x, len(key)), key, value, mask)).view_as(x)
 
-    def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-        """x (R, T, d), key (B, H, S, h) -> (R, T, S), the mean of the heads."""
-        return _weights(self.project(x, len(key)), key, mask).mean(1).view(*x.shape[:2], -1)
+    def weights(self, x: Tensor, key: Tensor, real: Tensor) -> Tensor:
+        """x (R, T, d), key (B, H, S, h), real (B, S) -> (R, T, S), the mean of the heads."""
+        bias = _bias(real, x).repeat_interleave(self.heads, 0).unsqueeze(1)
+        heads = _weights(self.project(x, len(key)), key, bias).view(*key.shape[:2], -1, key.shape[2])
+        return heads.mean(1).view(*x.shape[:2], -1)
 
 
 class FeedForward(nn.Module):
@@ -200,7 +219,7 @@ class EncoderLayer(nn.Module):
         self.after_feed_forward = Residual(settings.width, settings.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, S, d), mask (B, 1, 1, S) -> (B, S, d)."""
+        """x (B, S, d), mask (B, H, 1, S) -> (B, S, d)."""
         x = self.after_attention(x, self.attention(x, mask))
         output: Tensor = self.after_feed_forward(x, self.feed_forward(x))
         return output
@@ -219,16 +238,18 @@ class DecoderLayer(nn.Module):
         self.after_feed_forward = Residual(settings.width, settings.dropout)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """All positions: x (R, T, d); key and value (B, H, S, h) and mask (B, 1, 1, S) of the memory -> (R, T, d)."""
+        """All positions: x (R, T, d); key and value (B, H, S, h) and mask (B, H, 1, S) of the memory -> (R, T, d)."""
         return self._read(self._reflect(x), key, value, mask)
 
-    def step(self, x: Tensor, cache: Tensor, position: int, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """One position: x (R, d) -> (R, d); the earlier ones are in cache (R, H, C, 2h)."""
-        return self._read(self.after_attention(x, self.attention.step(x, cache, position)), key, value, mask)
+    def step(
+        self, x: Tensor, cache: Tensor, position: int, past: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """One position: x (R, d) -> (R, d); the earlier ones are in cache (R, H, C, 2h), where `past` (1, C) is their mask."""
+        return self._read(self.after_attention(x, self.attention.step(x, cache, position, past)), key, value, mask)
 
-    def weights(self, x: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    def weights(self, x: Tensor, key: Tensor, real: Tensor) -> Tensor:
         """Where `forward` looks in the memory: (R, T, S)."""
-        return self.cross.weights(self._reflect(x), key, mask)
+        return self.cross.weights(self._reflect(x), key, real)
 
     def _reflect(self, x: Tensor) -> Tensor:
         # The prefix is padded on the right: a real position sees only earlier ones, all real, and nobody uses the others' output.
@@ -250,13 +271,9 @@ class Memory(base.Memory):
     values: list[Tensor]
     """(B, H, S, h) for each decoder layer."""
     real: Tensor
-    """Bool (B, 1, 1, S): True = may be seen."""
-    padded: bool
-    """False where `real` is known to be True everywhere."""
-
-    def mask(self) -> Tensor | None:
-        """What attention must be told: nothing, where nothing is padded."""
-        return self.real if self.padded else None
+    """Bool (B, S): no padding."""
+    mask: Tensor | None
+    """(B, H, 1, S): the same as attention takes it; None where nothing is padded."""
 
 
 @dataclass
@@ -264,7 +281,7 @@ class State(base.State):
     """Keys and values of the positions so far, side by side."""
 
     caches: list[Tensor]
-    """(R, H, C, 2h) for each decoder layer; what stands at `position` and after is without meaning."""
+    """(R, H, C, 2h) for each decoder layer; what stands at `position` and after is finite, and without meaning."""
     position: int
 
 
@@ -272,7 +289,9 @@ class Transformer(base.Seq2Seq):
     """The Transformer backend."""
 
     source_unit = 8  # what is masked adds zeros to sums of as many terms
-    ROOM = 8  # positions by which a cache grows: a copy every 8 steps, and little unused for `select` to carry along at each
+    # Positions by which a cache grows. Attention runs over all of them, hidden ones too: kernels take 16 numbers at a time, and
+    # what is left over one by one, which costs five times as much.
+    ROOM = 16
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()
@@ -300,38 +319,35 @@ class Transformer(base.Seq2Seq):
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
         size = src.shape[1]
-        real = padding_mask(src_lengths, size)[:, None, None]
-        # Only a CPU can be asked without waiting for it.
-        padded = src.device.type != "cpu" or not bool(real.all())
-        mask = real if padded else None
+        real = padding_mask(src_lengths, size)
         x = self._embed(self.src_embedding(src), 0, size)
+        mask = self._mask(real[:, None, None].expand(-1, self.heads, -1, -1), x)
         for layer in self.encoder:
             x = layer(x, mask)
         parts = self.memory(x).chunk(2 * len(self.decoder), -1)
         heads = [part.view(len(src), size, self.heads, -1).transpose(1, 2) for part in parts]
         if not self.training:  # each step reads them, so they are laid out for it once
             heads = [part.contiguous() for part in heads]
-        return Memory(heads[::2], heads[1::2], real, padded)
+        return Memory(heads[::2], heads[1::2], real, mask)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
         x = self._embed(self.tgt_embedding(prefix), 0, prefix.shape[1])
-        mask = memory.mask()
         for layer, key, value in zip(self.decoder, memory.keys, memory.values, strict=True):
-            x = layer(x, key, value, mask)
+            x = layer(x, key, value, memory.mask)
         return x
 
     def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
         rows, heads, _, size = memory.keys[0].shape
-        return State([key.new_empty(rows, heads, self.ROOM, 2 * size) for key in memory.keys], 0)
+        return State([key.new_zeros(rows, heads, self.ROOM, 2 * size) for key in memory.keys], 0)
 
     def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own
         position, caches = state.position, state.caches
         if position == caches[0].shape[2]:
             caches = [F.pad(cache, (0, 0, 0, self.ROOM)) for cache in caches]
         x = self._embed(self.tgt_embedding(token), position, 1)
-        mask = memory.mask()
+        past = self._mask((torch.arange(caches[0].shape[2], device=x.device) <= position).unsqueeze(0), x)
         for layer, cache, key, value in zip(self.decoder, caches, memory.keys, memory.values, strict=True):
-            x = layer.step(x, cache, position, key, value, mask)  # type: ignore[operator]  # a ModuleList forgets its type
+            x = layer.step(x, cache, position, past, key, value, memory.mask)  # type: ignore[operator]  # a ModuleList forgets its type
         return x, State(caches, position + 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -342,11 +358,17 @@ class Transformer(base.Seq2Seq):
         """The mean of the heads of the last layer but one, which aligns best (Garg et al. 2019, arXiv 1909.02074)."""
         chosen = max(len(self.decoder) - 2, 0)
         x = self._embed(self.tgt_embedding(prefix), 0, prefix.shape[1])
-        mask = memory.mask()
         for layer, key, value in zip(self.decoder[:chosen], memory.keys, memory.values, strict=False):
-            x = layer(x, key, value, mask)
-        weights: Tensor = self.decoder[chosen].weights(x, memory.keys[chosen], mask)  # type: ignore[operator]  # as in `step`
+            x = layer(x, key, value, memory.mask)
+        weights: Tensor = self.decoder[chosen].weights(x, memory.keys[chosen], memory.real)  # type: ignore[operator]  # as in `step`
         return weights
+
+    def _mask(self, seen: Tensor, x: Tensor) -> Tensor | None:
+        """`seen`, True = may be seen, as `Heads.attend` takes it."""
+        if not _fused(x, self.training):
+            return _bias(seen, x)
+        # Without a mask the kernel is faster, but only a CPU can be asked without waiting for it.
+        return None if seen.device.type == "cpu" and bool(seen.all()) else seen
 
     def _embed(self, embedded: Tensor, first: int, size: int) -> Tensor:
         """Word vectors (B, T, d) of `size` positions from `first` on, or (B, d) of one -> what the first layer reads (3.4, 3.5)."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.models import BACKENDS
 from nmt.models.base import Linear, Seq2Seq
-from nmt.models.transformer import SIZES, CrossAttention, Memory, Positions, SelfAttention, Settings, Transformer, sinusoids
+from nmt.models.transformer import SIZES, CrossAttention, Memory, Positions, SelfAttention, Settings, Transformer, _bias, sinusoids
 from nmt.vocab import PAD
 from tests.conftest import VOCABULARY, network, prefixes, sources
 
@@ -311,14 +311,13 @@ def test_heads_are_independent(kind: type[SelfAttention] | type[CrossAttention])
 def test_a_row_that_may_see_nothing_is_no_nan() -> None:
     attention = SelfAttention(12, 3, 0.0)
     x = torch.randn(2, 5, 12, requires_grad=True)
-    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    mask = torch.ones(2, 3, 1, 5, dtype=torch.bool)
     mask[1] = False
     for training in (False, True):
-        output = attention.train(training)(x, mask)
+        output = attention.train(training)(x, mask if training else _bias(mask, x))
         assert output.isfinite().all()
         (gradient,) = torch.autograd.grad(output.sum(), x)
         assert gradient.isfinite().all()
-        assert not output[1].any()
 
 
 @pytest.mark.parametrize(
@@ -348,7 +347,7 @@ def test_memory_is_one_row_a_sentence() -> None:
     memory = model.encode(*sources([7, 7], VOCABULARY))
     assert isinstance(memory, Memory)
     assert [part.numel() for part in memory.keys + memory.values] == [2 * 7 * 32] * 6
-    assert not memory.padded
+    assert memory.mask is not None and not memory.mask.any()
     padded = model.encode(*sources([7, 3]))
     assert isinstance(padded, Memory)
-    assert padded.padded
+    assert padded.mask is not None and padded.mask[:, :, 0].any(-1).tolist() == [[False] * model.heads, [True] * model.heads]
