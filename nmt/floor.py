@@ -71,14 +71,18 @@ def wait_for(device: torch.device) -> None:
 
 
 def gemm_rate(device: torch.device, precision: torch.dtype) -> float:
-    """FLOPs a second of a large matrix product in `precision`: the best of several, for what else runs can only slow it."""
+    """FLOPs a second of a large matrix product in `precision`: the best of several, for what else runs can only slow it.
+
+    In int8 they are operations on integers, summed up in 32 bits.
+    """
     size = SIZE[device.type]
     left, right = torch.rand(2, size, size, device=device).to(precision).unbind()
+    product: Callable[[Tensor, Tensor], Tensor] = torch._int_mm if precision == torch.int8 else torch.mm
     best, times, began = math.inf, 0, seconds()
     while times < LEAST_TIMES or seconds() - began < LEAST_SECONDS:
         wait_for(device)
         start = seconds()
-        left @ right
+        product(left, right)
         wait_for(device)
         best, times = min(best, seconds() - start), times + 1
     return 2 * size**3 / best

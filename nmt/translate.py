@@ -159,8 +159,7 @@ class Translator:
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
         if precision == "int8":
-            if where.type != "cpu" or not available():
-                raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
+            check_int8(where)
             for each in (first, *others):
                 quantize(each.model)
         try:
@@ -418,6 +417,12 @@ def choose_device(name: str) -> torch.device:
         found = f"only {available} GPU{'s' if available > 1 else ''}" if available else "no GPU"
         raise NmtError(f"--device {name}: PyTorch finds {found} here; use --device cpu or auto")
     return device
+
+
+def check_int8(device: torch.device) -> None:
+    """NmtError where `device` cannot compute fast in integers of 8 bits."""
+    if device.type != "cpu" or not available():
+        raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
 
 
 def set_threads(threads: int | None) -> None:
