@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -196,8 +197,8 @@ def translation(
         with FlopCounter() as counter:
             _run(counting, full, options)
         each["flops_per_sentence"] = counter.flops / len(full)
-        regions = translation_regions(saved.model, options.search)
-        each["shares"] = shares(profiled(lambda options=options: _run(alone, part, options), regions, device), TRANSLATION)  # type: ignore[misc]
+        spent = profiled(partial(_run, alone, part, options), translation_regions(saved.model, options.search), device)
+        each["shares"] = shares(spent, TRANSLATION)
     arithmetic = torch.int8 if precision == "int8" else next(saved.model.parameters()).dtype
     speed = gemm_rate(device, arithmetic)
     greedy = next((each["seconds"] for each in found if each["search"] == "greedy"), None)
