@@ -44,7 +44,15 @@ OF_TRAINING = {
 }
 OF_A_SEARCH = {
     *("search", "options", "sentences", "tokens", "seconds", "sentences_per_second", "tokens_per_second", "times_greedy"),
-    *("processes", "peak_memory", "latency_milliseconds", "flops_per_sentence", "floor_sentences_per_second", "ratio_to_floor", "shares"),
+    *(
+        "processes",
+        "peak_memory",
+        "latency_milliseconds",
+        "flops_per_sentence",
+        "floor_sentences_per_second",
+        "ratio_to_floor",
+        "shares",
+    ),
 }
 
 
@@ -202,7 +210,10 @@ def test_it_is_a_table_on_stdout_and_words_on_stderr(
     printed, told = capsys.readouterr()
     assert all(name in printed for name in (*TRAINING, "share of the floor", "1 windows", "1 thread;")) and "profiling" in told
     printed = out(capsys, "bench", model, text(tmp_path / "in", "1 2"), "--search", "beam", "-q")
-    assert all(name in printed for name in (*TRANSLATION, "beam 5", "sentences a second", "95th percentile, ms")) and printed.count("greedy") == 1
+    assert (
+        all(name in printed for name in (*TRANSLATION, "beam 5", "sentences a second", "95th percentile, ms"))
+        and printed.count("greedy") == 1
+    )
     assert capsys.readouterr().err == ""
 
 
