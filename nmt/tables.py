@@ -23,8 +23,8 @@ def circumstances(found: Mapping[str, Any]) -> str:
         model["backend"],
         *([] if found["curve"] == "width" else [f"width {model['width']:,}"]),
         *([] if found["vocabulary"] is None else [f"vocabulary {found['vocabulary']:,}"]),
-        *([] if found["length"] is None else [f"sentences of {found['length']}"]),
-        *([] if found["batch_tokens"] is None else [f"batches of {found['batch_tokens']:,}"]),
+        *([] if found["length"] is None else [f"sentences of {found['length']} subwords"]),
+        *([] if found["batch_tokens"] is None else [f"batches of {found['batch_tokens']:,} tokens"]),
     ]
     return f"{', '.join(facts)}; {_where(found)}"
 
