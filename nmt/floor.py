@@ -19,6 +19,7 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     # torch knows the formula, but not that this kernel has it too: as if every query saw every key.
     _aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[_aten._scaled_dot_product_flash_attention],
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: flop_registry[_aten._scaled_dot_product_flash_attention_backward],
+    _aten._int_mm: flop_registry[_aten.mm],
     torch.ops.mkldnn._linear_pointwise: lambda input, weight, *_, out_val: 2 * input.numel() * len(weight),
 }
 
@@ -73,14 +74,18 @@ def wait_for(device: torch.device) -> None:
 
 
 def gemm_rate(device: torch.device, precision: torch.dtype) -> float:
-    """FLOPs a second of a large matrix product in `precision`: the best of several, for what else runs can only slow it."""
+    """FLOPs a second of a large matrix product in `precision`: the best of several, for what else runs can only slow it.
+
+    In int8 they are operations on integers, summed up in 32 bits.
+    """
     size = SIZE[device.type]
     left, right = torch.rand(2, size, size, device=device).to(precision).unbind()
+    product: Callable[[Tensor, Tensor], Tensor] = torch._int_mm if precision == torch.int8 else linear
     best, times, began = math.inf, 0, seconds()
     while times < LEAST_TIMES or seconds() - began < LEAST_SECONDS:
         wait_for(device)
         start = seconds()
-        linear(left, right)
+        product(left, right)
         wait_for(device)
         best, times = min(best, seconds() - start), times + 1
     return 2 * size**3 / best

@@ -7,15 +7,11 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import NmtError, UsageError
-
-FORMATS = (".svg", ".png", ".pdf")
+from nmt.pictures import STYLE, check, save
 
 FONTS = (
     "Noto Sans",
@@ -54,9 +50,7 @@ def draw(source: Sequence[str], target: Sequence[str], weights: NDArray[np.float
     can show (in an SVG the viewer's fonts may). Raises `UsageError` for another ending, `NmtError` where the file cannot be
     written.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{os.fspath(path)}: the name of a picture ends in {', '.join(FORMATS)}")
+    check(path)
     if weights.shape != (len(target), len(source)):
         raise ValueError(f"weights are {weights.shape}, labels are for {(len(target), len(source))}")
     # Heavy imports, and only ever needed here. No pyplot: it keeps state, and asks for a display.
@@ -65,12 +59,7 @@ def draw(source: Sequence[str], target: Sequence[str], weights: NDArray[np.float
     from matplotlib.font_manager import fontManager
 
     installed = set(fontManager.get_font_names())
-    style: dict[Any, Any] = {
-        "font.family": [font for font in FONTS if font in installed],
-        "svg.fonttype": "none",
-        "svg.hashsalt": "nmt",
-        "pdf.fonttype": 42,
-    }
+    style = {**STYLE, "font.family": [font for font in FONTS if font in installed]}
     cell = min(CELL, MOST / max(1, *weights.shape))
     points = min(10.0, 0.62 * 72 * cell)
     rows, columns = _labels(target), _labels(source)
@@ -95,11 +84,7 @@ def draw(source: Sequence[str], target: Sequence[str], weights: NDArray[np.float
         axes.set_yticks(range(len(rows)), rows, va="center_baseline", fontsize=points, parse_math=False)
         bar = figure.add_axes((1.0 + 0.15 / size[0], 0.0, 0.12 / size[0], min(1.0, 1.5 / size[1])))
         figure.colorbar(image, cax=bar).ax.tick_params(labelsize=8)
-        metadata = {"Date": None} if suffix == ".svg" else {"CreationDate": None} if suffix == ".pdf" else {}
-        try:
-            figure.savefig(path, bbox_inches="tight", pad_inches=0.1, dpi=150, metadata=metadata)
-        except OSError as error:
-            raise NmtError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+        save(figure, path)
     return _missing([str(warning.message) for warning in caught])
 
 

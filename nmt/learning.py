@@ -36,22 +36,33 @@ def new_network(dataset: Dataset, config: Config) -> Seq2Seq:
     return build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
 
 
+def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path) -> Feed:
+    """The updates that `model` is trained with. Nothing is written but the files without names of BPE-dropout, in `directory`."""
+    settings = config.train
+    return Feed(
+        dataset,
+        model.start_token,
+        settings.batch_tokens,
+        settings.accumulate,
+        config.data.bpe_dropout,
+        settings.seed,
+        directory=directory,
+    )
+
+
 class Training:
-    """A network while it is trained, update by update. Nothing is written but the files without names of BPE-dropout."""
+    """A network while it is trained, update by update, wherever these come from."""
 
     def __init__(
         self,
-        dataset: Dataset,
         config: Config,
         console: Console,
         model: Seq2Seq,
         device: torch.device,
         precision: torch.dtype,
         compile: bool,
-        directory: Path,
     ) -> None:
-        """`directory` is where BPE-dropout's files are made."""
-        self.dataset, self.config, self.settings, self.console = dataset, config, config.train, console
+        self.config, self.settings, self.console = config, config.train, console
         self.model, self.device, self.precision = model.train(), device, precision
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
         settings = self.settings
@@ -61,15 +72,6 @@ class Training:
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
         peak = settings.learning_rate
         self.peak = paper_rate(config.model.width, settings.warmup) if peak is None else peak
-        self.feed = Feed(
-            dataset,
-            model.start_token,
-            settings.batch_tokens,
-            settings.accumulate,
-            config.data.bpe_dropout,
-            settings.seed,
-            directory=directory,
-        )
         self.state = State()
 
     def update(self, update: Update) -> None:

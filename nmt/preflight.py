@@ -25,7 +25,7 @@ MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every"
 def check(
     dataset: Dataset, run: Path, config: Config, device: torch.device, resume: bool, init_from: Path | None, overwrite: bool
 ) -> torch.dtype:
-    """The arithmetic that `train.precision` means on this device. UsageError or NmtError for what cannot be."""
+    """The `arithmetic` of the run. UsageError or NmtError for what cannot be."""
     settings = config.train
     if resume and (overwrite or init_from is not None):
         raise UsageError("--resume goes with neither --init-from nor --overwrite")
@@ -41,6 +41,12 @@ def check(
         for subword in (dataset.source, dataset.target):
             if subword.kind != "bpe":
                 raise UsageError(f"data.bpe_dropout needs data made with --tokenizer bpe, not {subword.kind}")
+    return arithmetic(config, device)
+
+
+def arithmetic(config: Config, device: torch.device) -> torch.dtype:
+    """What `train.precision` means on this device. UsageError where it has none such."""
+    settings = config.train
     if settings.precision == "auto":
         able = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if able else torch.float32

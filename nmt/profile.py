@@ -29,6 +29,7 @@ from nmt.data.subword import Subword
 from nmt.floor import wait_for
 from nmt.models import base, rnn, transformer
 from nmt.models.base import Seq2Seq
+from nmt.models.quantized import IntegerLinear
 from nmt.search import Search
 
 PRODUCTS, ATTENTION, OUTPUT, DROPOUT = "matrix products", "attention", "output layer and loss", "dropout"
@@ -94,6 +95,7 @@ def translation_regions(model: Seq2Seq, search: Search) -> list[Region]:
         Region(model, "log_probs", LOGITS),
         Region(transformer, "_written_out", ATTENTION),
         Region(rnn, "attend", ATTENTION),
+        Region(IntegerLinear, "forward", PRODUCTS),  # its scaling too: without the product there would be none
         *(Region(Subword, name, TEXT) for name in ("encode_batch", "decode", "pieces")),
     ]
 

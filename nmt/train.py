@@ -21,7 +21,7 @@ from nmt.console import Console, Progress, rate, seconds
 from nmt.data.files import write_json
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError, NotNumbersError
-from nmt.learning import Training, memory, new_network
+from nmt.learning import Training, feed, memory, new_network
 from nmt.models.base import Seq2Seq
 from nmt.preflight import begun_from, check, describe, examined, initialise, vocabulary
 from nmt.run import LOG, REPORT, Interval, Log, State, opened
@@ -101,7 +101,8 @@ class _Run(Training):
         precision: torch.dtype,
         compile: bool,
     ) -> None:
-        super().__init__(dataset, config, console, model, device, precision, compile, directory=run)
+        super().__init__(config, console, model, device, precision, compile)
+        self.dataset, self.feed = dataset, feed(dataset, config, model, directory=run)
         self.data, self.path, self.description, self.validation = data, run, description, validation
         self.began = seconds()
 

@@ -159,14 +159,8 @@ class Translator:
                         f"{other.path}: its {side} vocabulary ({len(theirs):,} subwords) is not that of {first.path} "
                         f"({len(ours):,}); models of an ensemble must share their subword models (preprocess --vocab-from)"
                     )
-        if precision == "int8":
-            if where.type != "cpu" or not available():
-                raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
-            for each in (first, *others):
-                quantize(each.model)
-        elif where.type == "cpu":
-            for each in (first, *others):
-                pack(each.model)
+        for each in (first, *others):
+            prepare(each.model, where, precision)
         try:
             models = [first.model, *(other.model for other in others)]
             workers = torch.get_num_threads() if where.type == "cpu" else 1
@@ -422,6 +416,19 @@ def choose_device(name: str) -> torch.device:
         found = f"only {available} GPU{'s' if available > 1 else ''}" if available else "no GPU"
         raise NmtError(f"--device {name}: PyTorch finds {found} here; use --device cpu or auto")
     return device
+
+
+def prepare(model: Seq2Seq, device: torch.device, precision: Literal["float32", "int8"]) -> None:
+    """Change `model`, on `device`, into one that computes in `precision`, translates fast and can no longer be trained.
+
+    NmtError where `device` cannot compute fast in integers of 8 bits.
+    """
+    if precision == "int8":
+        if device.type != "cpu" or not available():
+            raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
+        quantize(model)
+    elif device.type == "cpu":
+        pack(model)
 
 
 def set_threads(threads: int | None) -> None:

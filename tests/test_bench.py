@@ -3,24 +3,28 @@
 import itertools
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from nmt import floor
+from nmt import bench, floor
 from nmt.cli import main
 from nmt.data.shards import Dataset
 from nmt.data.updates import Feed, Update
 from nmt.learning import Training
-from nmt.profile import TRAINING, TRANSLATION
+from nmt.models.quantized import available
+from nmt.profile import DECODER, TRAINING, TRANSLATION
 from nmt.search import Beam, Greedy
 from nmt.translate import Options, Translator
 from nmt.vocab import BOS
 from tests.command_line import out, refused, text
-from tests.toys import TINY, config, dataset, reversed_digits, run, words
+from tests.toys import CPU, QUIET, TINY, config, dataset, reversed_digits, run, words
 
 COMMON = {
     "measured",
@@ -40,7 +44,15 @@ OF_TRAINING = {
 }
 OF_A_SEARCH = {
     *("search", "options", "sentences", "tokens", "seconds", "sentences_per_second", "tokens_per_second", "times_greedy"),
-    *("peak_memory", "flops_per_sentence", "floor_sentences_per_second", "ratio_to_floor", "shares"),
+    *(
+        "processes",
+        "peak_memory",
+        "latency_milliseconds",
+        "flops_per_sentence",
+        "floor_sentences_per_second",
+        "ratio_to_floor",
+        "shares",
+    ),
 }
 
 
@@ -118,6 +130,9 @@ def test_translation_is_measured_on_what_translate_writes(capsys: pytest.Capture
         assert list(each["shares"]) == list(TRANSLATION) and sum(each["shares"].values()) == pytest.approx(1)
         assert all(share > 0 for share in each["shares"].values())
         assert each["ratio_to_floor"] == pytest.approx(each["sentences_per_second"] / each["floor_sentences_per_second"])
+        assert each["latency_milliseconds"].keys() == {"sentences", "median", "percentile_95"}
+        assert each["latency_milliseconds"]["sentences"] == 12
+        assert 0 < each["latency_milliseconds"]["median"] <= each["latency_milliseconds"]["percentile_95"]
     greedy, beam = found["searches"]
     assert greedy["times_greedy"] == 1 and beam["times_greedy"] == pytest.approx(beam["seconds"] / greedy["seconds"])
     assert beam["flops_per_sentence"] > greedy["flops_per_sentence"]
@@ -128,6 +143,66 @@ def test_translation_is_measured_on_what_translate_writes(capsys: pytest.Capture
     assert (greedy["tokens"], beam["tokens"]) == (greedy_tokens, beam_tokens)
 
 
+def test_a_model_is_measured_in_integers(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path) -> None:
+    lines = [source for source, _ in reversed_digits(8, 7, longest=2)]
+    words_ = ["bench", model, text(tmp_path / "in", *lines), "--search", "greedy", "--format", "json", "-q", "--precision"]
+    if not available():
+        assert refused(capsys, *words_, "int8")[0] == 1
+        return
+    exact, found = (json.loads(out(capsys, *words_, precision)) for precision in ("float32", "int8"))
+    assert (exact["precision"], found["precision"]) == ("float32", "int8")
+    assert found["parameters"] == exact["parameters"]
+    translator = Translator.load(model, device="cpu", precision="int8")
+    tokens = sum(len(each.hypotheses[0].token_log_probs) for each in translator.translate(lines, Options(Greedy())))
+    assert found["searches"][0]["tokens"] == tokens
+    assert found["searches"][0]["flops_per_sentence"] == exact["searches"][0]["flops_per_sentence"]
+    assert found["searches"][0]["shares"][DECODER] > 0
+
+
+def test_latency_is_of_one_line_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    asked: list[Options] = []
+    monkeypatch.setattr(bench, "seconds", lambda: now)
+
+    def translate(lines: list[str], options: Options) -> Iterator[Any]:
+        nonlocal now
+        asked.append(options)
+        for line in lines:
+            now += float(line)
+            yield SimpleNamespace(source=line, hypotheses=[SimpleNamespace(token_log_probs=[0.0])])
+
+    stub: Any = SimpleNamespace(translate=translate, device=CPU)
+    found = bench._latency(stub, [str(number) for number in range(1, 101)], "greedy", Options(Greedy()), QUIET)
+    assert found == {"sentences": 100, "median": 50_500.0, "percentile_95": 95_000.0}
+    assert [options.batch_lines for options in asked] == [1, 1]
+
+
+def test_memory_is_that_of_the_largest_process() -> None:
+    program = "import sys; held = bytearray(700 << 20); held[:: 1 << 10] = b'x' * len(held[:: 1 << 10]); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        alone, together = bench.peak_memory(CPU), bench.peak_memory(CPU, [child.pid])
+        child.communicate(b"\n")
+    if alone is not None:  # the system tells
+        assert together is not None and together >= max(alone, 700 << 20)
+        assert bench.peak_memory(CPU, [child.pid]) == bench.peak_memory(CPU)  # it is gone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="worker processes are forked on Linux only")
+def test_worker_processes_are_seen(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path) -> None:
+    lines = [source for source, _ in reversed_digits(40, 7, longest=2)]
+    threads = torch.get_num_threads()
+    words_ = ["bench", model, text(tmp_path / "in", *lines, ""), "--search", "greedy", "--format", "json", "--batch-tokens", "32"]
+    try:
+        for count in (1, 2):
+            found = json.loads(out(capsys, *words_, "--threads", str(count), "-q"))
+            assert found["searches"][0]["processes"] == (1 if count == 1 else 3)
+            assert found["searches"][0]["peak_memory"] > 50e6
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_it_is_a_table_on_stdout_and_words_on_stderr(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data: Dataset, model: Path
 ) -> None:
@@ -135,7 +210,10 @@ def test_it_is_a_table_on_stdout_and_words_on_stderr(
     printed, told = capsys.readouterr()
     assert all(name in printed for name in (*TRAINING, "share of the floor", "1 windows", "1 thread;")) and "profiling" in told
     printed = out(capsys, "bench", model, text(tmp_path / "in", "1 2"), "--search", "beam", "-q")
-    assert all(name in printed for name in (*TRANSLATION, "beam 5", "sentences a second")) and printed.count("greedy") == 1
+    assert (
+        all(name in printed for name in (*TRANSLATION, "beam 5", "sentences a second", "95th percentile, ms"))
+        and printed.count("greedy") == 1
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -182,6 +260,11 @@ def test_what_is_for_the_other_subject_is_refused(
         ([data.path, "--beam-size", "3"], 2, "--beam-size is for a model"),
         ([model, lines, "--seconds", "3"], 2, "--seconds is for data to train on"),
         ([model, lines, "--set", "model.width=8"], 2, "--set is for data to train on"),
+        ([model, lines, "--precision", "float16"], 2, "--precision float16 is for training"),
+        ([model, lines, "--plot", "a.svg"], 2, "--plot is for a curve of training or the curve of decoding, not for a model"),
+        ([data.path, "--precision", "int8"], 2, "--precision int8 is for a model"),
+        ([data.path, "--vocab-size", "99"], 2, "--vocab-size is for a curve"),
+        ([data.path, "--curve", "width"], 2, "name either what to measure"),
         ([model], 2, "name a text for it to translate"),
         ([model, tmp_path / "missing"], 1, "missing: no such file"),
         ([model, blank], 1, "has no line to translate"),

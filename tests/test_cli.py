@@ -49,7 +49,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "export": "format output overwrite config quiet",
         "info": "json",
         "bench": """backend size config set batch-tokens accumulate precision compile no-compile seconds warmup search beam-size
-            device threads format quiet""",
+            curve plot vocab-size device threads format quiet""",
     }
     for command, options in promised.items():
         assert main([command, "--help"]) == 0

@@ -45,4 +45,6 @@ app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)
 app.command(epilog="Example: nmt average run --last 5 -o averaged")(make.average)
 app.command(epilog="Example: nmt export run --format ctranslate2 -o exported")(make.export)
 app.command(epilog="Example: nmt info run")(use.info)
-app.command(epilog="Example: nmt bench data --size tiny --batch-tokens 1024; nmt bench run test.en")(measure.bench)
+app.command(epilog="Example: nmt bench data --size tiny; nmt bench run test.en; nmt bench --curve width -o width.svg")(
+    measure.bench
+)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from nmt.errors import UsageError
+from nmt.limits import MOST_SUBWORDS
 from nmt.options import (
     COMMON,
     OUTPUT,
@@ -22,7 +23,6 @@ from nmt.options import (
     ConfigFile,
     Debug,
     Device,
-    Precision,
     Quiet,
     Set,
     Size,
@@ -33,32 +33,72 @@ from nmt.options import (
     option,
 )
 
-OF_DATA = ("backend", "size", "set", "accumulate", "precision", "compile", "seconds", "warmup")
-OF_MODEL = ("search", "beam_size")
-"""The options that only one of the two subjects has."""
+CURVES = "Curves"
+"""A panel of the help page."""
+
+OF_NETWORK = ("backend", "size", "set", "seconds", "warmup", "batch_tokens")
+OF_TRAINING = (*OF_NETWORK, "accumulate", "precision", "compile")
+OF_CURVE = ("vocab_size", "plot")
+SUBJECTS = {
+    "data": ("data to train on", OF_TRAINING),
+    "model": ("a model", ("search", "beam_size", "batch_tokens", "precision")),
+    "training": ("a curve of training", (*OF_TRAINING, *OF_CURVE)),
+    "decoding": ("the curve of decoding", (*OF_NETWORK, *OF_CURVE)),
+}
+"""What can be measured, in words, and the options of each that not all of them have."""
+
+VARIED = {"batch-tokens": "batch_tokens", "vocabulary": "vocab_size"}
+"""The option that would say what a curve varies."""
 
 
 def bench(
     context: typer.Context,
-    path: Annotated[str, argument("What preprocess made, to train on it; or a model, to translate with it.", "DATA|MODEL")],
+    path: Annotated[
+        str | None, argument("What preprocess made, to train on it; or a model, to translate with it.", "DATA|MODEL")
+    ] = None,
     input: Annotated[str | None, argument("Text to translate, for a model; -: stdin.", "INPUT")] = None,
     backend: Backend = None,
     size: Size = None,
     set: Set = None,
     accumulate: Accumulate = None,
-    precision: Precision = None,
     compile: Compile = None,
-    seconds: Annotated[float, option("Seconds of training that are measured.", panel=TRAINING, metavar="N", least=0)] = 30,
+    seconds: Annotated[
+        float | None,
+        option("Seconds that are measured (default: 30; of a curve, 3 a point).", panel=TRAINING, metavar="N", least=0),
+    ] = None,
     warmup: Annotated[int, option("Updates before them.", panel=TRAINING, metavar="N", least=0)] = 3,
     search: Annotated[
         Literal["beam", "greedy", "sample"] | None,
         option("How tokens are chosen (default: greedy, then beam).", panel=SEARCH, metavar="beam|greedy|sample"),
     ] = None,
     beam_size: BeamSize = 5,
+    curve: Annotated[
+        str | None,
+        option(
+            "How speed grows, on made-up tokens: training by batch-tokens, width, vocabulary or length; decoding, with and "
+            "without cache, by target length. At N,N,... or at points of its own.",
+            panel=CURVES,
+            metavar="NAME[=N,N,...]",
+        ),
+    ] = None,
+    plot: Annotated[
+        str | None, option("Draw the curve there: .svg, .png or .pdf.", "--plot", "-o", panel=CURVES, metavar="FILE")
+    ] = None,
+    vocab_size: Annotated[
+        int, option("Subwords of the made-up vocabulary.", panel=CURVES, metavar="N", least=5, most=MOST_SUBWORDS)
+    ] = 8000,
     batch_tokens: Annotated[
         int | None,
         option(
             "Positions of an update (default: 4096), or source positions of a batch (4000).", panel=COMMON, metavar="N", least=1
+        ),
+    ] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16", "int8"] | None,
+        option(
+            "Arithmetic (default: float32); a model has float32 and int8.",
+            panel=COMMON,
+            metavar="auto|float32|bfloat16|float16|int8",
         ),
     ] = None,
     device: Device = "auto",
@@ -68,54 +108,113 @@ def bench(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Measure training on DATA, or translation of INPUT by MODEL: speed, memory, and where the time goes."""
-    flags = {"batch_tokens": batch_tokens, "accumulate": accumulate, "precision": precision}
+    """Measure training on DATA, translation of INPUT by MODEL, or a --curve: speed, memory, and where the time goes."""
+    flags = {"batch_tokens": batch_tokens, "accumulate": accumulate, "precision": None if precision == "int8" else precision}
     resolved = configuration(context, backend, size, set or (), flags)
     if given(context, "beam_size") and search not in (None, "beam"):
         raise UsageError(f"--beam-size is an option of --search beam, not of {search}")
-
-    from nmt.data.files import made_as
-
-    subject = made_as(Path(path))
-    for word in given(context, *(OF_MODEL if subject == "data" else OF_DATA if subject == "model" else ())):
-        raise UsageError(f"{word} is for {'a model' if subject == 'data' else 'data to train on'}, and {path} is not")
-    if subject == "data" and input is not None:
-        raise UsageError(f"{input}: INPUT is for a model to translate, and {path} is data to train on")
+    if (path is None) == (curve is None):
+        raise UsageError("name either what to measure, DATA|MODEL, or a --curve, which is of a new network and made-up tokens")
 
     from nmt import bench as benchmark
+    from nmt import curves
     from nmt.allocator import keep_freed_memory
     from nmt.checkpoint import resolve
     from nmt.console import Console
+    from nmt.data.files import made_as
     from nmt.data.shards import Dataset
     from nmt.data.text import check_inputs, read_lines
+    from nmt.pictures import check
+    from nmt.plot import draw
     from nmt.search import STRATEGIES
+    from nmt.tables import as_text
     from nmt.translate import choose_device, set_threads
+
+    wanted = None if curve is None else curves.Curve.parse(curve)
+    if wanted is not None:
+        for word in given(context, *([VARIED[wanted.axis]] if wanted.axis in VARIED else [])):
+            raise UsageError(f"--curve {curve} and {word} are about one thing: leave {word} out")
+        subject: str | None = "decoding" if wanted.axis == curves.DECODING else "training"
+    else:
+        subject = made_as(Path(str(path)))
+    _refuse_misfits(context, subject, precision)
+    if subject == "data" and input is not None:
+        raise UsageError(f"{input}: INPUT is for a model to translate, and {path} is data to train on")
+    if plot is not None and wanted is not None:
+        check(plot)
 
     console = Console(quiet)
     place = choose_device(device)
     set_threads(threads)
     keep_freed_memory()
-    if subject == "data":
+    compiled = place.type == "cuda" if compile is None else compile
+    if wanted is not None and subject == "decoding":
+        found = curves.decoding(
+            wanted,
+            resolved(None),
+            console,
+            vocabulary=vocab_size,
+            batch_tokens=batch_tokens or 4000,
+            device=place,
+            length=3 if seconds is None else seconds,
+            warmup=warmup,
+        )
+    elif wanted is not None:
+        found = curves.training(
+            wanted,
+            resolved(None),
+            console,
+            vocabulary=vocab_size,
+            device=place,
+            compile=compiled,
+            length=3 if seconds is None else seconds,
+            warmup=warmup,
+        )
+    elif subject == "data":
         found = benchmark.training(
-            Dataset.open(Path(path)),
+            Dataset.open(Path(str(path))),
             resolved(None),
             console,
             device=place,
-            compile=place.type == "cuda" if compile is None else compile,
-            length=seconds,
+            compile=compiled,
+            length=30 if seconds is None else seconds,
             warmup=warmup,
         )
     else:
-        model = resolve(Path(path))
+        model = resolve(Path(str(path)))
         if input is None:
             raise UsageError(f"{path} is a model: name a text for it to translate (INPUT), or - for stdin")
         check_inputs(input)
         chosen = ("greedy", "beam") if search is None else (search,)
         searches = {f"beam {beam_size}" if name == "beam" else name: STRATEGIES[name](**_size(name, beam_size)) for name in chosen}
         found = benchmark.translation(
-            model, list(read_lines(input)), input, console, searches=searches, batch_tokens=batch_tokens or 4000, device=place
+            model,
+            list(read_lines(input)),
+            input,
+            console,
+            searches=searches,
+            batch_tokens=batch_tokens or 4000,
+            device=place,
+            precision="int8" if precision == "int8" else "float32",
         )
-    print(dumps(found, ensure_ascii=False, indent=2) if format == "json" else "\n".join(benchmark.as_text(found)))
+    print(dumps(found, ensure_ascii=False, indent=2) if format == "json" else "\n".join(as_text(found)))
+    if plot is not None and wanted is not None:
+        draw(found, plot)
+
+
+def _refuse_misfits(context: typer.Context, subject: str | None, precision: str | None) -> None:
+    """UsageError for an option on the command line that is of other subjects; in a file it waits for one of them."""
+    if subject not in SUBJECTS:
+        return  # what the path names can only be told where it is opened
+    name, theirs = SUBJECTS[subject]
+    for key in dict.fromkeys(key for _, keys in SUBJECTS.values() for key in keys if key not in theirs):
+        for word in given(context, key):
+            others = " or ".join(other for other, keys in SUBJECTS.values() if key in keys)
+            raise UsageError(f"{word} is for {others}, not for {name}")
+    if subject == "model" and precision not in (None, "float32", "int8"):
+        raise UsageError(f"--precision {precision} is for training; a model translates in float32 or int8")
+    if subject != "model" and precision == "int8":
+        raise UsageError(f"--precision int8 is for a model, not for {name}")
 
 
 def _size(search: str, beam_size: int) -> dict[str, int]:
