@@ -88,6 +88,7 @@ def bench(
     from nmt.console import Console
     from nmt.data.shards import Dataset
     from nmt.data.text import check_inputs, read_lines
+    from nmt.preflight import compiled
     from nmt.search import STRATEGIES
     from nmt.translate import choose_device, set_threads
 
@@ -96,12 +97,13 @@ def bench(
     set_threads(threads)
     keep_freed_memory()
     if subject == "data":
+        settings = resolved(None)
         found = benchmark.training(
             Dataset.open(Path(path)),
-            resolved(None),
+            settings,
             console,
             device=place,
-            compile=place.type == "cuda" if compile is None else compile,
+            compile=compiled(settings, place, compile),
             length=seconds,
             warmup=warmup,
         )
