@@ -1,4 +1,4 @@
-"""What must hold on a GPU, seen without one: tensors on the device `meta` have shapes and no numbers, so whoever asks for one fails."""
+"""What must hold on a GPU, seen without one: tensors on the device `meta` have shapes but no numbers; to ask for one fails."""
 
 import functools
 import itertools
@@ -23,7 +23,11 @@ META = torch.device("meta")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return dataset(tmp_path_factory.mktemp("gpu") / "made", words(200, 1), 0, tokenizer="bpe", vocab_size=60)
+    """Its first update has sources and targets of one length."""
+    longest = " ".join(word for word, _ in words(6, 2))
+    return dataset(
+        tmp_path_factory.mktemp("gpu") / "made", [*words(200, 1), *[(longest, longest)] * 3], 0, tokenizer="bpe", vocab_size=60
+    )
 
 
 @pytest.fixture
@@ -67,9 +71,10 @@ def test_batches_of_all_shapes_are_compiled_once(data: Dataset, tmp_path: Path, 
 
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend, fullgraph=True))
-    learner = updates(data, config("transformer", {"dropout": 0.1}, batch_tokens=200), 12, tmp_path, compile=True)
-    shapes = {tuple(update.parts[0].src.shape) for update in itertools.islice(learner.feed.updates(0, 0), 12)}
-    assert len(shapes) > 5
+    learner = updates(data, config("transformer", {"dropout": 0.1}, batch_tokens=300), 12, tmp_path, compile=True)
+    batches = [update.parts[0] for update in itertools.islice(learner.feed.updates(0, 0), 12)]
+    assert batches[0].src.shape == batches[0].prefix.shape and any(batch.src.shape != batch.prefix.shape for batch in batches)
+    assert len({batch.src.shape for batch in batches}) > 5
     # The network, and the loss once for the first number of rows and once for any.
     assert len(graphs) == 3, graphs
 
