@@ -139,14 +139,16 @@ class Translator:
         device: str = "auto",
         threads: int | None = None,
         cache: bool = True,
-        precision: Literal["float32", "int8"] = "float32",
+        precision: Literal["float32", "bfloat16", "int8"] = "float32",
     ) -> "Translator":
         """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
 
-        On a CPU `threads` (all cores where it is None) work on so many batches at a time. With `precision` int8 linear layers are
-        computed in integers, on a CPU that has instructions for it.
+        On a CPU `threads` (all cores where it is None) work on so many batches at a time. With `precision` bfloat16 the weights are
+        rounded to it, and all that the network computes, but log-probabilities remain float32; with int8 linear layers are computed
+        in integers, on a CPU that has instructions for it.
 
-        Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
+        Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there or
+        cannot compute so.
         """
         where = choose_device(device)
         set_threads(threads)
@@ -163,6 +165,11 @@ class Translator:
                 raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
             for each in (first, *others):
                 quantize(each.model)
+        elif precision == "bfloat16":
+            if where.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+                raise NmtError(f"--precision bfloat16: {torch.cuda.get_device_name(where)} cannot compute in it; use float32")
+            for each in (first, *others):
+                each.model.to(torch.bfloat16)
         try:
             models = [first.model, *(other.model for other in others)]
             workers = torch.get_num_threads() if where.type == "cpu" else 1
