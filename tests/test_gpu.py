@@ -16,7 +16,7 @@ from nmt.config import Config
 from nmt.data.shards import Dataset
 from nmt.learning import Training, new_network
 from nmt.preflight import compiled
-from tests.toys import QUIET, config, dataset, words
+from tests.toys import QUIET, config, dataset, events, run, words
 
 META = torch.device("meta")
 
@@ -77,6 +77,19 @@ def test_batches_of_all_shapes_are_compiled_once(data: Dataset, tmp_path: Path, 
     assert len({batch.src.shape for batch in batches}) > 5
     # The network, and the loss once for the first number of rows and once for any.
     assert len(graphs) == 3, graphs
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler's own, where a graph ends midway
+def test_a_compiled_training_goes_the_same_way(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, and with what the compiler makes of the operations but not the kernels it would write, which take a minute."""
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    losses = []
+    for compile in (False, True):
+        place = tmp_path / str(compile)
+        run(data, place, config("transformer", accumulate=2, max_steps=5, label_smoothing=0.1), compile=compile)
+        losses.append([(event["loss"], event["nll"], event["grad_norm"]) for event in events(place, "train")])
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-4, atol=0)
 
 
 def test_a_network_that_would_be_compiled_for_each_length_is_not_unless_asked() -> None:
