@@ -29,10 +29,9 @@ from nmt.config import Layer, resolve
 from nmt.console import layout, rate
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError
-from nmt.floor import wait_for
 from nmt.learning import new_network
 from nmt.preflight import vocabulary
-from nmt.search import Beam, Greedy
+from nmt.search import Beam, Greedy, Search
 from nmt.translate import Options, Translator, choose_device
 
 LIMIT, RESERVED = 450.0, 100.0
@@ -109,38 +108,46 @@ def training(data: Path, scale: Scale, tokens: int, device: str, until: float) -
     return {key: value for key, value in found.items() if key != "path"}  # which is gone by the time that somebody reads it
 
 
-def translations(data: Path, lines: Sequence[str], scale: Scale, device: str, until: float) -> dict[str, dict[str, Any]]:
-    """Speed and memory of each search."""
+def untrained(data: Path, model: dict[str, object], device: str) -> Translator:
+    """The network that `nmt train` would begin with, loaded as `nmt translate` loads it."""
     dataset = Dataset.open(data)
-    config = resolve("transformer", "base", [Layer("here", {"model": scale.model})])
+    config = resolve("transformer", "base", [Layer("here", {"model": model})])
     with TemporaryDirectory() as place:
         description = {**config.to_dict(), **vocabulary(dataset)}
         save_model(Path(place), new_network(dataset, config), description, dataset.source, dataset.target)
-        translator = Translator.load(place, device=device, precision="bfloat16")
-    found: dict[str, dict[str, Any]] = {}
-    for name, search in (("beam 4", Beam(4)), ("greedy", Greedy())):
-        if time.monotonic() > until:
-            found[name] = {"failed": "no time was left"}
-            continue
-        say(f"translating {len(lines):,} lines, {name}")
-        options = Options(search, max_length_ratio=1.0, batch_tokens=scale.positions)
-        for _ in translator.translate(lines[: len(lines) // 10], options):
+        return Translator.load(place, device=device, precision="bfloat16")
+
+
+def translation(
+    translator: Translator, name: str, search: Search, lines: Sequence[str], positions: int, until: float
+) -> dict[str, Any]:
+    """Speed and memory of a search on as many of `lines` as there is time for, or as `failed` why there are none."""
+    options = Options(search, max_length_ratio=1.0, batch_tokens=positions)
+    first = lines[: len(lines) // 10]
+    began = time.monotonic()
+    if began > until:
+        return {"failed": "no time was left"}
+    say(f"translating {len(lines):,} lines, {name}")
+    try:
+        for _ in translator.translate(first, options):
             pass  # warms up
+        warm = time.monotonic()
+        chosen = lines[: 1 + int(len(first) * max(0, until - warm) / (warm - began))]
         reset_peak_memory(translator.device)
-        wait_for(translator.device)
         began = time.monotonic()
-        tokens = sum(len(each.hypotheses[0].token_log_probs) for each in translator.translate(lines, options))
+        tokens = sum(len(each.hypotheses[0].token_log_probs) for each in translator.translate(chosen, options))
         seconds = time.monotonic() - began
-        found[name] = {
-            "lines": len(lines),
-            "tokens": tokens,
-            "seconds": seconds,
-            "tokens_per_second": tokens / seconds,
-            "sentences_per_second": len(lines) / seconds,
-            "batch_tokens": scale.positions,
-            "peak_memory": peak_memory(translator.device),
-        }
-    return found
+    except Exception as error:  # whatever it is, it takes no other figure with it
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {
+        "lines": len(chosen),
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "sentences_per_second": len(chosen) / seconds,
+        "batch_tokens": positions,
+        "peak_memory": peak_memory(translator.device),
+    }
 
 
 def table(found: dict[str, Any]) -> list[str]:
@@ -178,7 +185,11 @@ def bench(scale: Scale, device: str) -> dict[str, Any]:
         found = {str(tokens): training(data, scale, tokens, device, until) for tokens in scale.batches}
         with sides[0].open(encoding="utf-8") as text:
             lines = [line for line, _ in zip(text, range(scale.lines), strict=False)]
-        translated = translations(data, lines, scale, device, began + LIMIT)
+        translator = untrained(data, scale.model, device)
+        translated = {
+            name: translation(translator, name, search, lines, scale.positions, began + LIMIT)
+            for name, search in (("beam 4", Beam(4)), ("greedy", Greedy()))
+        }
     return {"training": found, "translation": translated, "seconds": time.monotonic() - began}
 
 

@@ -6,12 +6,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import bench_gpu
 import pytest
 import torch
+
+from nmt.results import EMPTY, Translation
+from nmt.search import Greedy
+from nmt.translate import Options
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +59,29 @@ def test_what_fails_is_told_and_the_rest_goes_on(tmp_path: Path, capfd: pytest.C
     assert "missing: no such directory" in capfd.readouterr().err
     table = bench_gpu.table({"training": {"800": failed}, "translation": {"greedy": late}})
     assert "exit code 1" in table[1] and "no time was left" in table[2]
+
+
+def test_a_search_that_fails_is_told_and_one_that_is_slow_gets_fewer_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(bench_gpu, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Slow:
+        device = torch.device("cpu")
+
+        def translate(self, lines: list[str], options: Options) -> Iterator[Translation]:
+            for line in lines:
+                now[0] += 1
+                yield Translation((replace(EMPTY, token_log_probs=(0.0,) * len(line)),), (), False, False, None)
+
+    class Broken:
+        def translate(self, lines: list[str], options: Options) -> Iterator[Translation]:
+            raise RuntimeError("no kernel")
+
+    lines = ["ab"] * 100
+    assert bench_gpu.translation(Broken(), "greedy", Greedy(), lines, 500, 60) == {"failed": "RuntimeError: no kernel"}
+    found = bench_gpu.translation(Slow(), "greedy", Greedy(), lines, 500, 60)  # ten lines to warm up leave time for fifty
+    assert (found["lines"], found["tokens"], found["tokens_per_second"]) == (51, 102, 2)
+    assert bench_gpu.translation(Slow(), "greedy", Greedy(), lines, 500, 60) == {"failed": "no time was left"}
 
 
 def test_the_corpus_has_lines_of_the_length_of_news_and_all_words(tmp_path: Path) -> None:
