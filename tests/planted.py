@@ -152,8 +152,8 @@ BUGS = [
     Bug(
         "accumulation weighting unequal batches equally",
         "nmt/learning.py",
-        "settings.label_smoothing, weight)",
-        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)))",
+        "settings.label_smoothing, weight, self.gradient",
+        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)), self.gradient",
         ("tests/test_train.py",),
     ),
 ]
