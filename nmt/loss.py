@@ -52,7 +52,8 @@ def nothing(device: torch.device) -> Sums:
 def gradient(scores: Tensor, labels: Tensor, smoothing: float, weight: Tensor | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of logits (N, V) and labels (N,): the summed loss, nll and correct positions, and `weight` × the loss's gradient (N, V).
 
-    Nothing but passes over (N, V) numbers: on a GPU a fifth of an update's time, of which compiling leaves a quarter.
+    Nothing but passes over (N, V) numbers, ten of them. Compiled they become a few: counted in bytes, that saves a GPU a tenth of
+    the time of an update of the base Transformer or more.
     """
     sums, slope = _measure(scores, labels, smoothing)
     slope.sub_(smoothing / slope.shape[-1])
