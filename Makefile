@@ -5,7 +5,7 @@ BIN := .venv/bin
 RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted check demo bench clean $(RECIPES)
+.PHONY: help install test planted check demo bench bench-gpu clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -16,6 +16,7 @@ help:
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
+	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, score (NMT_DATA=DIR takes the data from a folder):'
@@ -52,6 +53,9 @@ bench: .venv/installed
 		$(BIN)/nmt bench runs/demo/$(PAIR)/data --config recipes/demo/$$backend.toml && \
 		$(BIN)/nmt bench runs/demo/$(PAIR)/$$backend runs/demo/$(PAIR)/text/test.$(firstword $(subst -, ,$(PAIR))) || exit; \
 	done
+
+bench-gpu: .venv/installed
+	$(BIN)/python recipes/bench_gpu.py
 
 $(RECIPES): .venv/installed
 	$(BIN)/python recipes/run.py $@

@@ -76,8 +76,8 @@ class CTranslate2:
                     inter_threads=workers,
                     intra_threads=1,
                 )
-            except RuntimeError as error:
-                raise NmtError(f"--engine ctranslate2 cannot use {device}: {error}") from error
+            except (RuntimeError, ValueError) as error:
+                raise NmtError(f"--engine ctranslate2 cannot use {device} in {precision}: {error}") from error
         target = {piece: id for id, piece in enumerate(pieces(saved.target, path))}
         return cls(translator, tuple(pieces(saved.source, path)), target, workers, size)
 

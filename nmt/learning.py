@@ -64,7 +64,9 @@ class Training:
     ) -> None:
         self.config, self.settings, self.console = config, config.train, console
         self.model, self.device, self.precision = model.train(), device, precision
+        self.compile = compile
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
+        self.gradient: loss.Gradient = torch.compile(loss.gradient) if compile else loss.gradient
         settings = self.settings
         self.optimizer = torch.optim.Adam(
             model.parameters(), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
@@ -86,7 +88,9 @@ class Training:
                 moved = batch.to(self.device)
                 with self.autocast():
                     hidden = self.hidden(moved, part)
-                sums = sums + loss.backward(self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight)
+                sums = sums + loss.backward(
+                    self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight, self.gradient
+                )
         self.scaler.unscale_(self.optimizer)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
         total, nll, size = torch.stack((sums.loss, sums.nll, norm.double())).tolist()  # the one wait for the device in an update
@@ -117,6 +121,9 @@ class Training:
         """
         share = self.teacher_forcing()
         if share == 1:
+            if self.compile:  # sizes that happen to be equal in the first batch are not taken for one size, to be told apart later
+                for ids in (batch.src, batch.src_lengths, batch.prefix):
+                    torch._dynamo.maybe_mark_dynamic(ids, [*range(ids.dim())])
             return self.forward(batch.src, batch.src_lengths, batch.prefix)
         memory = self.model.encode(batch.src, batch.src_lengths)
         # Autocast keeps its copies of weights: before torch mended it (issue 112583), those made here without gradient served

@@ -206,7 +206,9 @@ Precision = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"] | None,
     option("Arithmetic (default: float32).", panel=TRAINING, metavar="auto|float32|bfloat16|float16"),
 ]
-Compile = Annotated[bool | None, option("Compile the network (default: on a GPU).", "--compile/--no-compile", panel=TRAINING)]
+Compile = Annotated[
+    bool | None, option("Compile the network (default: a Transformer on a GPU).", "--compile/--no-compile", panel=TRAINING)
+]
 BeamSize = Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)]
 Overwrite = Annotated[bool, option("Replace what exists.", "--overwrite", panel=OUTPUT)]
 Errors = Annotated[

@@ -12,6 +12,7 @@ from nmt.data.batching import batches
 from nmt.data.files import checksum, made_as, read_json
 from nmt.data.shards import CONTENT, Dataset
 from nmt.errors import NmtError, UsageError
+from nmt.models import BACKENDS
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT
 
@@ -53,6 +54,11 @@ def arithmetic(config: Config, device: torch.device) -> torch.dtype:
     if settings.precision == "float16" and device.type != "cuda":
         raise UsageError("train.precision float16 needs a GPU; here there are float32 and bfloat16")
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[settings.precision]
+
+
+def compiled(config: Config, device: torch.device, wanted: bool | None) -> bool:
+    """Whether the network is compiled: as `wanted`, or where nothing is said on a GPU, if its backend suits the compiler."""
+    return device.type == "cuda" and BACKENDS[config.backend].compiles if wanted is None else wanted
 
 
 def examined(dataset: Dataset, config: Config) -> tuple[str, Any]:

@@ -40,6 +40,8 @@ from nmt.vocab import EOS, PAD, SYMBOLS, UNK
 EXTRA_LENGTH = 50
 """Target subwords more than the source has, where no limit is given (Vaswani et al. 2017, section 6.1)."""
 
+Precision = Literal["float32", "bfloat16", "int8"]
+
 MOST_LENGTH = 100_000
 """No limit is above it: a search keeps a table of the penalty of each length."""
 
@@ -140,14 +142,16 @@ class Translator:
         device: str = "auto",
         threads: int | None = None,
         cache: bool = True,
-        precision: Literal["float32", "int8"] = "float32",
+        precision: Precision = "float32",
     ) -> "Translator":
         """The model at `path` (a run, a checkpoint, an average), together with those of `ensemble`.
 
-        On a CPU `threads` (all cores where it is None) work on so many batches at a time. With `precision` int8 linear layers are
-        computed in integers, on a CPU that has instructions for it.
+        On a CPU `threads` (all cores where it is None) work on so many batches at a time. With `precision` bfloat16 the weights are
+        rounded to it, and all that the network computes, but log-probabilities remain float32; with int8 linear layers are computed
+        in integers, on a CPU that has instructions for it.
 
-        Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there.
+        Raises `NmtError` where one is missing or damaged, where their subword models differ, or the device is not there or
+        cannot compute so.
         """
         where = choose_device(device)
         set_threads(threads)
@@ -418,15 +422,19 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def prepare(model: Seq2Seq, device: torch.device, precision: Literal["float32", "int8"]) -> None:
+def prepare(model: Seq2Seq, device: torch.device, precision: Precision) -> None:
     """Change `model`, on `device`, into one that computes in `precision`, translates fast and can no longer be trained.
 
-    NmtError where `device` cannot compute fast in integers of 8 bits.
+    NmtError where `device` cannot compute fast in it.
     """
     if precision == "int8":
         if device.type != "cpu" or not available():
             raise NmtError("--precision int8 is for CPUs with instructions for it (VNNI); use float32")
         quantize(model)
+    elif precision == "bfloat16":
+        if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+            raise NmtError(f"--precision bfloat16: {torch.cuda.get_device_name(device)} cannot compute in it; use float32")
+        model.to(torch.bfloat16)
     elif device.type == "cpu":
         pack(model)
 

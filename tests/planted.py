@@ -45,8 +45,8 @@ BUGS = [
     Bug(
         "source mask off in one network: Transformer",
         "nmt/models/transformer.py",
-        "return self.real if self.padded else None",
-        "return None",
+        "heads[1::2], real, mask)",
+        "heads[1::2], real, None)",
         MODELS,
     ),
     Bug(
@@ -59,8 +59,8 @@ BUGS = [
     Bug(
         "encoder mask off",
         "nmt/models/transformer.py",
-        "mask = real if padded else None",
-        "mask = None",
+        "x = layer(x, mask)",
+        "x = layer(x, None)",
         MODELS,
     ),
     Bug(
@@ -152,8 +152,8 @@ BUGS = [
     Bug(
         "accumulation weighting unequal batches equally",
         "nmt/learning.py",
-        "settings.label_smoothing, weight)",
-        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)))",
+        "settings.label_smoothing, weight, self.gradient",
+        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)), self.gradient",
         ("tests/test_train.py",),
     ),
 ]

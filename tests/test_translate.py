@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.alignment import align, pharaoh, words
-from nmt.checkpoint import save_model
+from nmt.checkpoint import load_model, save_model
 from nmt.data.subword import Recipe, Subword, train_subword
 from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS, build
@@ -714,18 +714,52 @@ def test_importing_the_package_is_light() -> None:
         __import__("nmt").Traduttore  # noqa: B018
 
 
-def test_int8_is_refused_where_it_would_be_slow(tmp_path: Path, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
+def saved(place: Path, backend: str, subword: Subword) -> Path:
+    """An untrained model on disk."""
     config = {
-        "model": {"backend": "rnn", "layers": 1, "width": 16, "dropout": 0.5},
+        "model": {"backend": backend, "layers": 1, "width": 16, "dropout": 0.5},
         "vocabulary": {"source": len(subword), "target": len(subword), "shared": True},
         "languages": [None, None],
     }
-    (tmp_path / "model").mkdir()
-    save_model(tmp_path / "model", network("rnn", subword), config, subword, subword)
+    place.mkdir()
+    save_model(place, network(backend, subword), config, subword, subword)
+    return place
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(3)], ids=repr)
+def test_bfloat16_changes_log_probabilities_by_its_rounding_only(
+    tmp_path: Path, subword: Subword, backend: str, search: Search
+) -> None:
+    """A bfloat16 has 8 bits: what a network of one layer makes of them is off by some hundredths."""
+    path = saved(tmp_path / "model", backend, subword)
+    plain, rounded = (Translator.load(path, device="cpu", precision=each) for each in ("float32", "bfloat16"))
+    lines = sentences(20, seed=3)
+    pairs = list(zip(lines, sentences(20, seed=4), strict=True))
+    scored = zip(plain.log_probs(pairs), rounded.log_probs(pairs), strict=True)
+    differences = np.concatenate([np.subtract(one.token_log_probs, other.token_log_probs) for one, other in scored])
+    assert 0 < np.abs(differences).max() < 0.1 and abs(differences.mean()) < 0.01
+    for model in (rounded, Translator.load(path, [path], device="cpu", precision="bfloat16")):
+        found = [translation.hypotheses[0] for translation in model.translate(lines, Options(search))]
+        values = torch.tensor([value for hypothesis in found for value in hypothesis.token_log_probs], dtype=torch.float64)
+        assert torch.equal(values.float().double(), values) and not torch.equal(values.bfloat16().double(), values)
+
+
+def test_bfloat16_is_refused_on_a_gpu_without_it(tmp_path: Path, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path / "model", "rnn", subword)
+    monkeypatch.setattr("nmt.translate.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("nmt.translate._load", lambda path, device: load_model(path))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Abacus")
+    with pytest.raises(NmtError, match="Abacus cannot compute in it; use float32"):
+        Translator.load(path, precision="bfloat16")
+
+
+def test_int8_is_refused_where_it_would_be_slow(tmp_path: Path, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path / "model", "rnn", subword)
     monkeypatch.setattr("nmt.translate.available", lambda: False)
     with pytest.raises(NmtError, match="--precision int8 is for CPUs with"):
-        Translator.load(tmp_path / "model", device="cpu", precision="int8")
+        Translator.load(path, device="cpu", precision="int8")
     monkeypatch.setattr("nmt.translate.available", lambda: True)
-    plain, integers = (Translator.load(tmp_path / "model", device="cpu", precision=each) for each in ("float32", "int8"))
+    plain, integers = (Translator.load(path, device="cpu", precision=each) for each in ("float32", "int8"))
     (one,), (other,) = (list(each.translate(["a b c"], Options(Greedy()))) for each in (plain, integers))
     assert one.text and 0 < abs(one.hypotheses[0].log_prob - other.hypotheses[0].log_prob) < 1

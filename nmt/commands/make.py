@@ -191,7 +191,7 @@ def train(
     from nmt.allocator import keep_freed_memory
     from nmt.console import Console
     from nmt.data.shards import Dataset
-    from nmt.preflight import settings_of
+    from nmt.preflight import compiled, settings_of
     from nmt.train import train as run
     from nmt.translate import choose_device, set_threads
 
@@ -199,17 +199,17 @@ def train(
     set_threads(threads)
     keep_freed_memory()
     dataset = Dataset.open(Path(data))
-    base = settings_of(Path(output)) if resume else None
+    settings = resolved(settings_of(Path(output)) if resume else None)
     run(
         dataset,
         Path(output),
-        resolved(base),
+        settings,
         Console(quiet),
         resume=resume,
         init_from=Path(init_from) if init_from else None,
         overwrite=overwrite,
         device=place,
-        compile=place.type == "cuda" if compile is None else compile,
+        compile=compiled(settings, place, compile),
     )
 
 

@@ -126,6 +126,7 @@ def bench(
     from nmt.data.text import check_inputs, read_lines
     from nmt.pictures import check
     from nmt.plot import draw
+    from nmt.preflight import compiled
     from nmt.search import STRATEGIES
     from nmt.tables import as_text
     from nmt.translate import choose_device, set_threads
@@ -147,11 +148,11 @@ def bench(
     place = choose_device(device)
     set_threads(threads)
     keep_freed_memory()
-    compiled = place.type == "cuda" if compile is None else compile
+    settings = resolved(None)
     if wanted is not None and subject == "decoding":
         found = curves.decoding(
             wanted,
-            resolved(None),
+            settings,
             console,
             vocabulary=vocab_size,
             batch_tokens=batch_tokens or 4000,
@@ -162,21 +163,21 @@ def bench(
     elif wanted is not None:
         found = curves.training(
             wanted,
-            resolved(None),
+            settings,
             console,
             vocabulary=vocab_size,
             device=place,
-            compile=compiled,
+            compile=compiled(settings, place, compile),
             length=3 if seconds is None else seconds,
             warmup=warmup,
         )
     elif subject == "data":
         found = benchmark.training(
             Dataset.open(Path(str(path))),
-            resolved(None),
+            settings,
             console,
             device=place,
-            compile=compiled,
+            compile=compiled(settings, place, compile),
             length=30 if seconds is None else seconds,
             warmup=warmup,
         )

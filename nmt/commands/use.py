@@ -128,8 +128,12 @@ def translate(
         ),
     ] = "nmt",
     precision: Annotated[
-        Literal["float32", "int8"],
-        option("Arithmetic; int8: faster on a CPU, a little less exact.", panel=COMMON, metavar="float32|int8"),
+        Literal["float32", "bfloat16", "int8"],
+        option(
+            "Arithmetic; faster, a little less exact: bfloat16 on a GPU, int8 on a CPU.",
+            panel=COMMON,
+            metavar="float32|bfloat16|int8",
+        ),
     ] = "float32",
     device: Device = "auto",
     threads: Threads = None,

@@ -4,7 +4,6 @@ What an epoch looks like is a pure function of the lengths, the seed and the epo
 with nothing stored but a position. Legend: n pairs, B sentences of a batch, S source positions, T target positions.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -23,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 class Lines(Protocol):
     """Ids of many lines, without EOS (`shards.Sequences`)."""
 
-    def __getitem__(self, index: int, /) -> npt.NDArray[np.integer]: ...
+    def gather(self, indices: Ints, /) -> tuple[npt.NDArray[np.integer], Ints]: ...
 
 
 class Pairs(Protocol):
@@ -135,23 +134,32 @@ class Batch:
 
 
 def collate(data: Pairs, indices: Ints, start_token: int) -> Batch:
-    """The pairs `indices` of `data` as tensors on the CPU."""
-    src = [data.src[int(index)] for index in indices]
-    tgt = [data.tgt[int(index)] for index in indices]
+    """The pairs `indices` of `data` as tensors on the CPU.
+
+    Whole batches at a time: a loop over lines would hold up, at the rate of a GPU, the thread that feeds it.
+    """
+    src, src_lengths = data.src.gather(indices)
+    tgt, tgt_lengths = data.tgt.gather(indices)
+    prefix, target = _padded(tgt, tgt_lengths, first=1), _padded(tgt, tgt_lengths)
+    prefix[:, 0] = start_token
     return Batch(
-        src=_padded(src, [], [EOS]),
-        src_lengths=torch.tensor([len(ids) + 1 for ids in src], dtype=torch.int64),
-        prefix=_padded(tgt, [start_token], []),
-        target=_padded(tgt, [], [EOS]),
-        tokens=sum(len(ids) + 1 for ids in tgt),
+        src=torch.from_numpy(_ended(_padded(src, src_lengths), src_lengths)),
+        src_lengths=torch.from_numpy(src_lengths + 1),
+        prefix=torch.from_numpy(prefix),
+        target=torch.from_numpy(_ended(target, tgt_lengths)),
+        tokens=int(tgt_lengths.sum()) + len(indices),
     )
 
 
-def _padded(rows: Sequence[npt.NDArray[np.integer]], before: list[int], after: list[int]) -> Tensor:
-    width = max((len(ids) for ids in rows), default=0) + len(before) + len(after)
-    matrix = np.full((len(rows), width), PAD, dtype=np.int64)
-    for row, ids in zip(matrix, rows, strict=True):
-        row[: len(before)] = before
-        row[len(before) : len(before) + len(ids)] = ids
-        row[len(before) + len(ids) : len(before) + len(ids) + len(after)] = after
-    return torch.from_numpy(matrix)
+def _padded(ids: npt.NDArray[np.integer], lengths: Ints, first: int = 0) -> Ints:
+    """Lines of `ids`, one after the other, as rows with room for one more, each from column `first` on; PAD elsewhere."""
+    longest = int(lengths.max(initial=0))
+    matrix = np.full((len(lengths), longest + 1), PAD, dtype=np.int64)
+    matrix[:, first : first + longest][np.arange(longest) < lengths[:, None]] = ids
+    return matrix
+
+
+def _ended(matrix: Ints, lengths: Ints) -> Ints:
+    """`matrix` with EOS behind each row's ids."""
+    matrix[np.arange(len(matrix)), lengths] = EOS
+    return matrix

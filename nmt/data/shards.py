@@ -64,6 +64,12 @@ class Sequences:
             raise IndexError(index)
         return self._tokens[self._offsets[index] : self._offsets[index + 1]]
 
+    def gather(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """The ids of the lines `indices` one after the other, and how many each line has. IndexError past the last."""
+        starts, lengths = self._offsets[indices], self.lengths[indices]
+        before = np.cumsum(lengths) - lengths
+        return self._tokens[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)], lengths
+
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """(lines,) ids of each line."""

@@ -17,11 +17,13 @@ class Backend:
     """`--size` -> settings that differ from the defaults."""
     network: Callable[[Any, int, int, bool], Seq2Seq]
     """Of settings, source vocabulary, target vocabulary, and whether they are one."""
+    compiles: bool
+    """Whether `torch.compile` makes one program of it for all lengths; of a loop over positions it makes one for each length."""
 
 
 BACKENDS = {
-    "transformer": Backend(transformer.Settings, transformer.SIZES, transformer.Transformer),
-    "rnn": Backend(rnn.Settings, rnn.SIZES, rnn.Rnn),
+    "transformer": Backend(transformer.Settings, transformer.SIZES, transformer.Transformer, compiles=True),
+    "rnn": Backend(rnn.Settings, rnn.SIZES, rnn.Rnn, compiles=False),
 }
 
 

@@ -63,7 +63,14 @@ def packed(weight: Tensor) -> Tensor:
 
 
 def _serves(input: Tensor) -> bool:
-    return input.dtype == torch.float32 and input.device.type == "cpu" and available() and not torch.is_autocast_enabled("cpu")
+    """Whether oneDNN multiplies `input`. A compiled network is left to the compiler, which has its own ways."""
+    return (
+        input.dtype == torch.float32
+        and input.device.type == "cpu"
+        and available()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
 
 
 def _product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
