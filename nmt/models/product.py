@@ -65,11 +65,11 @@ def packed(weight: Tensor) -> Tensor:
 def _serves(input: Tensor) -> bool:
     """Whether oneDNN multiplies `input`. A compiled network is left to the compiler, which has its own ways."""
     return (
-        input.dtype == torch.float32
+        not torch.compiler.is_compiling()
+        and input.dtype == torch.float32
         and input.device.type == "cpu"
-        and available()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
+        and available()
     )
 
 
