@@ -33,7 +33,8 @@ from nmt.models.base import Seq2Seq
 from nmt.preflight import check
 from nmt.profile import DATA, TRAINING, TRANSLATION, mark, profiled, shares, training_regions, translation_regions
 from nmt.search import Search
-from nmt.translate import LEAST_WIDTH, Options, Translator, prepare
+from nmt.search.base import LEAST_WIDTH
+from nmt.translate import Options, Translator, prepare
 
 WINDOWS = 10
 """Parts of the measured time, whose rates show how steady they are."""

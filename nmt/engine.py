@@ -88,8 +88,9 @@ class CTranslate2:
         src_lengths: Tensor,
         max_lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
+        positions: int | None = None,
     ) -> list[list[Hypothesis]]:
-        """As in `Search`, whatever `model` is; ValueError for prefixes."""
+        """As in `Search`, whatever `model` is, and all at once; ValueError for prefixes."""
         if any(prefixes):
             raise ValueError("the engine forces no prefixes")
         ids = zip(src.tolist(), src_lengths.tolist(), strict=True)

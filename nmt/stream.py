@@ -1,14 +1,14 @@
 """Lines through batches and out again in their old order, as they come, in memory that does not grow with the input.
 
 A line holds sentences (none where it is blank, several where it was split). Sentences of one size wait in one queue. The
-batch that runs next is always that of the oldest sentence in none, filled with younger ones of the same size, so output
-flows steadily, and only lines within the lookahead are ever held.
+batch that runs next is always that of the oldest sentence in none, filled with younger ones of the same size, or of others where
+these do not suffice and it may be, so output flows steadily, and only lines within the lookahead are ever held.
 """
 
 import queue
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -32,7 +32,7 @@ class Sentence(Generic[Result]):
     source: list[int]
     """Ids with `</s>`."""
     size: int
-    """Positions that the source is padded to; sentences are batched with others of exactly this size."""
+    """Positions that the source is padded to; sentences are batched with others of this size, as far as there are enough."""
     target: list[int]
     """Ids without start token and `</s>`: a prefix to begin with, or a translation to score."""
     limit: int
@@ -66,17 +66,19 @@ def in_order(
     most_lines: int | None,
     where: Callable[[int], str] = input_line,
     workers: int = 1,
+    batches: int = 1,
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     """Each line's item and its sentences, with their results, in the order of the lines.
 
-    `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); it is
+    `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); or, if it makes
+    `batches` > 1 of them by itself, that many batches' worth, of any sizes. It is
     given fewer where memory runs out, and runs in so many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
     says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
     after all lines before it. `where` is how messages name a line by its number.
     """
     hands = crew(partial(_within_memory, work), workers)
     try:
-        yield from _in_order(iter(lines), hands, budget, most_lines, where)
+        yield from _in_order(iter(lines), hands, budget, most_lines, where, workers, batches)
     finally:
         hands.dismiss()
 
@@ -87,6 +89,8 @@ def _in_order(
     budget: int,
     most_lines: int | None,
     where: Callable[[int], str],
+    workers: int,
+    batches: int,
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     waiting: deque[tuple[Item, list[Sentence[Result]]]] = deque()
     coming: deque[Sentence[Result]] = deque()  # all sentences of these lines that are in no batch, and some that are
@@ -100,7 +104,9 @@ def _in_order(
         while coming and hands.free():
             oldest = coming.popleft()
             if not oldest.taken:
-                hands.give(_take(queues[oldest.size], budget))
+                hands.give(
+                    _load(queues, oldest.size, budget, batches, workers) if batches > 1 else _take(queues[oldest.size], budget)
+                )
 
     while True:
         while not drain and held < LOOKAHEAD * budget and (most_lines is None or len(waiting) < most_lines):
@@ -157,6 +163,22 @@ def _take(queue: deque[Sentence[Result]], budget: int) -> list[Sentence[Result]]
     for sentence in batch:
         sentence.taken = True
     return batch
+
+
+def _load(
+    queues: Mapping[int, deque[Sentence[Result]]], size: int, budget: int, batches: int, workers: int
+) -> list[Sentence[Result]]:
+    """Some batches' worth, but for what the other workers need to be busy as long; first those of `size`, then the most like it."""
+    width = sum(sentence.width for queue in queues.values() for sentence in queue)
+    most = min(batches * budget, max(budget, -(-width // workers)))
+    load: list[Sentence[Result]] = []
+    for each in sorted(queues, key=lambda other: abs(other - size)):
+        part = _take(queues[each], most) if queues[each] else []
+        load.extend(part)
+        most -= sum(sentence.width for sentence in part)
+        if queues[each]:
+            break
+    return load
 
 
 class TooLarge(Exception):

@@ -33,7 +33,7 @@ from nmt.models.quantized import available, quantize
 from nmt.models.uncached import Uncached
 from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
-from nmt.search.base import Hypothesis, Search
+from nmt.search.base import LEAST_WIDTH, Hypothesis, Search
 from nmt.stream import Sentence, in_order, input_line
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
 
@@ -45,9 +45,8 @@ Precision = Literal["float32", "bfloat16", "int8"]
 MOST_LENGTH = 100_000
 """No limit is above it: a search keeps a table of the penalty of each length."""
 
-LEAST_WIDTH = 16
-"""The positions that a shorter source counts in a batch: each row costs a whole vocabulary of log-probabilities a step, so a
-batch of one-word lines within the budget would be thousands of rows, and gigabytes."""
+BATCHES = 4
+"""A search is given so many batches' worth of sentences, which take the places of those that end: few steps have few rows."""
 
 CHUNK = 1024
 """Target positions whose log-probabilities over the vocabulary exist at once in forced decoding."""
@@ -199,7 +198,7 @@ class Translator:
         parts = self._sentences(lines, options, prefixes, where)
         # One line at a time has all threads; of several batches, each has one.
         workers = 1 if options.batch_lines == 1 or options.search.own_threads else self._workers
-        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers)
+        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers, BATCHES)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
     def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:
@@ -282,11 +281,11 @@ class Translator:
         return -(-(len(source) + 1) // self._model.source_unit) * self._model.source_unit
 
     def _sources(self, batch: list[Sentence[Any]]) -> tuple[Tensor, Tensor]:
-        """src (B, S) and src_lengths (B,). S is that of each sentence alone, so that nothing about its company reaches its
-        arithmetic: another number of keys, even masked ones, would change the last bits of attention, and with them text at
-        near ties.
+        """src (B, S) and src_lengths (B,). S is a multiple of the network's unit, so that nothing about the company of a sentence
+        reaches its arithmetic: another last bit would change text at near ties.
         """
-        padded = [sentence.source + [PAD] * (sentence.size - len(sentence.source)) for sentence in batch]
+        size = max(sentence.size for sentence in batch)
+        padded = [sentence.source + [PAD] * (size - len(sentence.source)) for sentence in batch]
         lengths = [len(sentence.source) for sentence in batch]
         return torch.tensor(padded, device=self.device), torch.tensor(lengths, device=self.device)
 
@@ -295,7 +294,8 @@ class Translator:
         self._model.eval()
         src, lengths = self._sources(batch)
         search = options.search if options.unique else options.search.keeping(options.n_best)
-        found = search(self._model, src, lengths, [sentence.limit for sentence in batch], [sentence.target for sentence in batch])
+        limits, prefixes = [sentence.limit for sentence in batch], [sentence.target for sentence in batch]
+        found = search(self._model, src, lengths, limits, prefixes, options.batch_tokens)
         weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
         return [_Found(hypotheses, attention) for hypotheses, attention in zip(found, weights, strict=True)]
 

@@ -4,6 +4,7 @@ On a CPU the matrix products of a step are too small for two threads to share we
 all. Processes share everything but the work: the weights are in memory once.
 """
 
+import gc
 import multiprocessing
 import signal
 import sys
@@ -148,6 +149,7 @@ def _serve(work: Callable[[Any], Any], connection: Connection, inherited: list[C
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
+    gc.freeze()  # what the parent made is not looked through again and again
     while True:
         try:
             batch = connection.recv()

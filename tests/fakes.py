@@ -5,13 +5,14 @@ Legend: B sentences, S source positions, T target positions, R decoder rows, V t
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from nmt.models.base import Memory, Seq2Seq, State
+from nmt.models.base import Memory, Seq2Seq, State, fitted
 
 Logits = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]
 """(source ids, target prefix without the start token) -> V logits of the next token."""
@@ -23,6 +24,13 @@ class ScriptedMemory(Memory):
 
     src: Tensor
     lengths: Tensor
+
+    def join(self, other: Self) -> Self:
+        size = max(self.src.shape[1], other.src.shape[1])
+        return super(ScriptedMemory, self._fitted(size)).join(other._fitted(size))
+
+    def _fitted(self, size: int) -> Self:
+        return replace(self, src=fitted(self.src, -1, size))
 
 
 @dataclass

@@ -108,24 +108,26 @@ BUGS = [
     Bug(
         "all beams started alike",
         "nmt/search/beam.py",
-        "live = Paths.empty(len(token), 1, token.device)",
-        "live = Paths.empty(len(token), self.size, token.device)\n"
-        "        state = state.select(torch.arange(len(token)).repeat_interleave(self.size))\n"
-        "        token = token.repeat_interleave(self.size)",
+        "return Beams(sentences, model.start(sentences.memory), live, over, finished)",
+        "live = Paths.empty(count, self.size, waiting.device)\n"
+        "            state = model.start(sentences.memory).select(torch.arange(count).repeat_interleave(self.size))\n"
+        "            return Beams(sentences, state, live, over, finished)",
         SEARCH,
     ),
     Bug(
         "length counted without </s>",
         "nmt/search/beam.py",
-        "penalties[(paths.tokens != NOTHING).sum(dim=2)]",
-        "penalties[((paths.tokens != NOTHING) & (paths.tokens != 3)).sum(dim=2)]",
+        "length = (paths.tokens != NOTHING).sum(dim=2)",
+        "length = ((paths.tokens != NOTHING) & (paths.tokens != 3)).sum(dim=2)",
         SEARCH,
     ),
     Bug(
         "memory not shrunk with its sentences",
-        "nmt/search/beam.py",
-        "rows = sentences.select(keep), ",
-        "rows = __import__('dataclasses').replace(sentences.select(keep), memory=sentences.memory), ",
+        "nmt/search/base.py",
+        "return self if size >= len(self.over) else self.select(self.over.byte().sort(stable=True).indices[:size])",
+        "kept = self if size >= len(self.over) else self.select(self.over.byte().sort(stable=True).indices[:size])\n"
+        "        kept.sentences.memory = self.sentences.memory\n"
+        "        return kept",
         SEARCH,
     ),
     Bug(

@@ -19,7 +19,7 @@ from nmt import floor
 from nmt.config import Config, Layer, resolve
 from nmt.curves import AXES, DECODING, LENGTH, Cached, Curve, Recomputing, State, made_up, works
 from nmt.models.base import Seq2Seq
-from nmt.models.transformer import Transformer
+from nmt.models.transformer import block
 from nmt.plot import draw
 from nmt.vocab import EOS, SYMBOLS
 from tests.command_line import out, refused
@@ -132,7 +132,7 @@ def test_a_step_without_cache_makes_the_products_of_all_before_it(capsys: pytest
     linear, output = 6 * D * D + 2 * D * INNER, D * V
     for point in found["points"]:
         at = point["at"]
-        blocks = -(-at // Transformer.ROOM) * Transformer.ROOM  # attention runs over all of a cache, hidden positions too
+        blocks = -(-at // block(D // 2)) * block(D // 2)  # attention runs over all of a cache, hidden positions too
         cached = L * (linear + 2 * blocks * D + 2 * LENGTH * D) + output
         anew = L * (at * linear + at * (2 * at * D + 2 * LENGTH * D)) + output
         assert point["with_cache"]["flops"] == 2 * rows * cached

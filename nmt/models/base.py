@@ -74,33 +74,57 @@ def one_of(choices: Sequence[str], name: str, value: str) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
-def _select(value: Any, index: Tensor) -> Any:
+def chosen(value: Any, index: Tensor) -> Any:
+    """Rows `index` (N,) of a field of a `Batched`."""
     if isinstance(value, Tensor):
         return value.index_select(0, index)
     if isinstance(value, Batched):
         return value.select(index)
     if isinstance(value, list):
-        return [_select(item, index) for item in value]
+        return [chosen(item, index) for item in value]
     return value  # a number or a flag common to all rows
+
+
+def _join(value: Any, other: Any) -> Any:
+    if isinstance(value, Tensor):
+        return torch.cat([value, other])
+    if isinstance(value, Batched):
+        return value.join(other)
+    if isinstance(value, list):
+        return [_join(*pair) for pair in zip(value, other, strict=True)]
+    return value
+
+
+def fitted(value: Tensor, dim: int, size: int, fill: float = 0) -> Tensor:
+    """`value` with `size` places in dimension `dim` < 0: the first of them, or all, and after them `fill`."""
+    missing = size - value.shape[dim]
+    return value.narrow(dim, 0, size) if missing <= 0 else F.pad(value, (0, 0) * (-dim - 1) + (0, missing), value=fill)
 
 
 @dataclass
 class Batched:
     """Tensors (or lists of them, or other `Batched`) whose dimension 0 is the batch."""
 
+    def join(self, other: Self) -> Self:
+        """The rows of self, then those of `other`."""
+        return replace(self, **{field.name: _join(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)})
+
     def select(self, index: Tensor) -> Self:
         """Rows `index` (N,), in that order: repeat for the beam, reorder, shrink. The result shares no rows with self."""
-        return replace(self, **{field.name: _select(getattr(self, field.name), index) for field in fields(self)})
+        return replace(self, **{field.name: chosen(getattr(self, field.name), index) for field in fields(self)})
 
 
 @dataclass
 class Memory(Batched):
-    """What the encoder leaves for the decoder, one row a sentence; constant while the sentence is translated."""
+    """What the encoder leaves for the decoder, one row a sentence; constant while the sentence is translated.
+
+    Memories of sources padded to other S can be joined.
+    """
 
 
 @dataclass
 class State(Batched):
-    """What the decoder remembers between steps, one row a hypothesis."""
+    """What the decoder remembers between steps, one row a hypothesis; only states after as many steps can be joined."""
 
 
 class Seq2Seq(nn.Module, ABC):
@@ -109,8 +133,7 @@ class Seq2Seq(nn.Module, ABC):
     start_token: int
     """The id before the first target token: BOS, or EOS if the settings say so."""
     source_unit: int = 1
-    """Sources may be of several lengths in a batch without touching each other's bits on a CPU, if S is the next multiple of this
-    above the length of each. The larger, the fewer batches; 1 means sources of one length."""
+    """Sources of any lengths may share a batch without touching each other's bits on a CPU, if S is a multiple of this."""
 
     @abstractmethod
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:

@@ -3,6 +3,7 @@
 Legend: B sentences, T target positions, R decoder rows, d width of a member, D sum of the members' widths, V target vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -45,8 +46,7 @@ class Ensemble(Seq2Seq):
         if len(starts) > 1:
             raise ValueError(f"models of an ensemble must have one start token; these start from {sorted(starts)}")
         self.start_token = members[0].start_token
-        units = {member.source_unit for member in members}
-        self.source_unit = units.pop() if len(units) == 1 else 1  # sources of one length suit all
+        self.source_unit = math.lcm(*(member.source_unit for member in members))
         shapes = [_shapes(member) for member in members]
         self.widths = [width for width, _ in shapes]
         vocabularies = {vocabulary for _, vocabulary in shapes}

@@ -8,8 +8,8 @@ share). Queries, keys and values of a layer are one matrix product; so are the m
 """
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.models import base
 from nmt.models.attention import batched_product, causal_mask, padding_mask
-from nmt.models.base import Linear
+from nmt.models.base import Linear, fitted
 from nmt.vocab import BOS, EOS, PAD
 
 
@@ -275,6 +275,19 @@ class Memory(base.Memory):
     mask: Tensor | None
     """(B, H, 1, S): the same as attention takes it; None where nothing is padded."""
 
+    def join(self, other: Self) -> Self:
+        """S is what the longest source needs, in whole blocks."""
+        longest = max(int(each.real.sum(1).max()) for each in (self, other))
+        unit = block(self.keys[0].shape[-1])
+        size = -(-longest // unit) * unit
+        return super(Memory, self._fitted(size)).join(other._fitted(size))
+
+    def _fitted(self, size: int) -> Self:
+        keys, values = ([fitted(each, -2, size) for each in part] for part in (self.keys, self.values))
+        hidden = 0 if self.mask is None or self.mask.dtype == torch.bool else torch.finfo(self.mask.dtype).min
+        mask = None if self.mask is None else fitted(self.mask, -1, size, hidden)
+        return replace(self, keys=keys, values=values, real=fitted(self.real, -1, size), mask=mask)
+
 
 @dataclass
 class State(base.State):
@@ -285,13 +298,23 @@ class State(base.State):
     position: int
 
 
+BLOCK = 16
+"""Of so many positions each are sources and caches in translation: attention runs over whole blocks, hidden positions too.
+
+Kernels take 16 numbers at a time, and what is left over one by one, which costs five times as much. A whole block of hidden ones
+adds zeros to sums and changes no bit of them.
+"""
+LEAST_PRODUCT = 400
+"""torch multiplies smaller matrices (n · k · m) of a batch by itself, and larger ones in MKL, which rounds otherwise."""
+
+
+def block(size: int) -> int:
+    """The least multiple of `BLOCK` positions whose keys, h = `size` wide, make one of the larger products with a query."""
+    return -(-LEAST_PRODUCT // (BLOCK * size)) * BLOCK
+
+
 class Transformer(base.Seq2Seq):
     """The Transformer backend."""
-
-    source_unit = 8  # what is masked adds zeros to sums of as many terms
-    # Positions by which a cache grows. Attention runs over all of them, hidden ones too: kernels take 16 numbers at a time, and
-    # what is left over one by one, which costs five times as much.
-    ROOM = 16
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()
@@ -316,6 +339,7 @@ class Transformer(base.Seq2Seq):
         # Layer by layer, keys then values.
         self.memory = _xavier(Linear(width, decoder_layers * 2 * width, bias=False), blocks=2 * decoder_layers)
         self.heads = settings.heads
+        self.source_unit = block(width // settings.heads)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
         size = src.shape[1]
@@ -338,12 +362,12 @@ class Transformer(base.Seq2Seq):
 
     def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
         rows, heads, _, size = memory.keys[0].shape
-        return State([key.new_zeros(rows, heads, self.ROOM, 2 * size) for key in memory.keys], 0)
+        return State([key.new_zeros(rows, heads, self.source_unit, 2 * size) for key in memory.keys], 0)
 
     def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own
         position, caches = state.position, state.caches
         if position == caches[0].shape[2]:
-            caches = [F.pad(cache, (0, 0, 0, self.ROOM)) for cache in caches]
+            caches = [F.pad(cache, (0, 0, 0, self.source_unit)) for cache in caches]
         x = self._embed(self.tgt_embedding(token), position, 1)
         past = self._mask((torch.arange(caches[0].shape[2], device=x.device) <= position).unsqueeze(0), x)
         for layer, cache, key, value in zip(self.decoder, caches, memory.keys, memory.values, strict=True):

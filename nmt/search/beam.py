@@ -22,17 +22,26 @@ from nmt.search.base import (
     NOTHING,
     Hypothesis,
     Paths,
+    Pool,
     Sentences,
+    Waiting,
     check_n_best,
     check_options,
     constrain,
     end_where_full,
     in_chunks,
     length_penalty,
-    report,
+    run,
     top,
 )
 from nmt.search.greedy import Greedy
+
+
+@dataclass
+class Beams(Pool):
+    """Live and finished hypotheses of the sentences under way."""
+
+    finished: Paths
 
 
 @dataclass(frozen=True)
@@ -70,39 +79,45 @@ class Beam:
         src_lengths: Tensor,
         max_lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
+        positions: int | None = None,
     ) -> list[list[Hypothesis]]:
         """As in `Search`; `n_best` hypotheses each."""
         if self.size == 1:
-            return Greedy(self.length_penalty, self.no_repeat_ngram)(model, src, src_lengths, max_lengths, prefixes)
+            return Greedy(self.length_penalty, self.no_repeat_ngram)(model, src, src_lengths, max_lengths, prefixes, positions)
         with torch.inference_mode():
-            sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
-            return self.search(model, sentences)
+            return self.search(model, Waiting(model, src, src_lengths, max_lengths, prefixes, positions))
 
     def keeping(self, count: int) -> Self:
         """As in `Search`."""
         check_n_best(count, self.n_best or self.size)
         return replace(self, n_best=count)
 
-    def search(self, model: Seq2Seq, sentences: Sentences) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence. A sentence leaves the batch, with its memory, when it is done."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences.place]
-        token = torch.full_like(sentences.place, model.start_token)
-        penalties = penalty_table(sentences.limit, self.length_penalty)
-        state = model.start(sentences.memory)
-        live = Paths.empty(len(token), 1, token.device)
-        finished = Paths.empty(len(token), self.n_best or self.size, token.device, log_prob=-math.inf)
-        while len(sentences.place):
-            hidden, state = model.step(token, state, sentences.memory)
-            candidates, rows = self.candidates(model, hidden, live, sentences)
-            finished = best_ended(finished, candidates, penalties)
-            live, rows = best_live(candidates, rows, min(self.size, candidates.width - live.width))
-            done = self.done(live, finished, sentences.limit, penalties)
-            if done.any():
-                report(results, sentences.place, finished, done, self.length_penalty)
-                keep = (~done).nonzero().flatten()
-                sentences, finished, live, rows = sentences.select(keep), finished.select(keep), live.select(keep), rows[keep]
-            state = reorder(state, rows.flatten(), len(token))
-            token = live.tokens[:, :, -1].flatten()
+    def search(self, model: Seq2Seq, waiting: Waiting) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence."""
+        results: list[list[Hypothesis]] = [[] for _ in waiting.order]
+        penalties = penalty_table(waiting.longest_limit, self.length_penalty, waiting.device)
+
+        def begin(sentences: Sentences) -> Beams:
+            count = len(sentences.place)
+            over = torch.zeros(count, dtype=torch.bool, device=waiting.device)
+            live = Paths.empty(count, 1, waiting.device)
+            finished = Paths.empty(count, self.n_best or self.size, waiting.device, log_prob=-math.inf)
+            return Beams(sentences, model.start(sentences.memory), live, over, finished)
+
+        def step(pool: Beams) -> bool:
+            token = pool.live.last(model.start_token)
+            hidden, state = model.step(token, pool.state, pool.sentences.memory)
+            candidates, rows = self.candidates(model, hidden, pool.live, pool.sentences)
+            pool.finished = best_ended(pool.finished, candidates, penalties)
+            pool.live, rows = best_live(candidates, rows, min(self.size, candidates.width - pool.live.width))
+            pool.state = reorder(state, rows.flatten(), len(token))
+            done = self.done(pool.live, pool.finished, pool.sentences.limit, penalties)
+            news = bool((done > pool.over).any())
+            if news:
+                pool.report(results, pool.finished, done, self.length_penalty)
+            return news
+
+        run(waiting, begin, step)
         return results
 
     def candidates(self, model: Seq2Seq, hidden: Tensor, live: Paths, sentences: Sentences) -> tuple[Paths, Tensor]:
@@ -127,20 +142,20 @@ class Beam:
         A hypothesis can only lose log-probability, so it would score best if it ended now without losing more, at the
         length where the penalty helps most: the longest possible with a positive exponent, else the shortest.
         """
-        length = limit + 1 if self.length_penalty > 0 else torch.full_like(limit, live.length)
+        length = limit + 1 if self.length_penalty > 0 else (limit + 1).clamp(max=live.length)  # who is over goes on beyond it
         can_win = live.log_prob[:, 0] / penalties[length] > scores(finished, penalties)[:, -1]
         return ~can_win  # NaN stops too
 
 
-def penalty_table(limit: Tensor, alpha: float) -> Tensor:
-    """The length penalty of each |y| that hypotheses can have within the largest `limit` (B,)."""
-    longest = max(limit.tolist(), default=0) + 1
-    return torch.tensor([length_penalty(n, alpha) for n in range(longest + 1)], dtype=torch.float64, device=limit.device)
+def penalty_table(limit: int, alpha: float, device: torch.device) -> Tensor:
+    """The length penalty of each |y| that hypotheses can have within the largest `limit`."""
+    return torch.tensor([length_penalty(n, alpha) for n in range(limit + 2)], dtype=torch.float64, device=device)
 
 
 def scores(paths: Paths, penalties: Tensor) -> Tensor:
     """(B, w) log_prob / penalty of |y|."""
-    return paths.log_prob / penalties[(paths.tokens != NOTHING).sum(dim=2)]
+    length = (paths.tokens != NOTHING).sum(dim=2)
+    return paths.log_prob / penalties[length.clamp_(max=len(penalties) - 1)]  # who is over goes on beyond its limit
 
 
 def best_ended(finished: Paths, candidates: Paths, penalties: Tensor) -> Paths:

@@ -15,15 +15,26 @@ from nmt.search.base import (
     NOTHING,
     Hypothesis,
     Paths,
+    Pool,
     Sentences,
+    Waiting,
     check_n_best,
     check_options,
     constrain,
     end_where_full,
+    first_of_largest,
     in_chunks,
-    report,
-    rows_of,
+    run,
 )
+
+
+@dataclass
+class Walks(Pool):
+    """Hypotheses that grow without looking at each other."""
+
+    streams: Tensor
+    """(B, w) where the random numbers of each begin."""
+
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """(log_probs (R, V) with -inf where a token may not follow, where the random numbers of a row begin (R,), step) -> token (R,)."""
@@ -50,12 +61,13 @@ class Greedy:
         src_lengths: Tensor,
         max_lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
+        positions: int | None = None,
     ) -> list[list[Hypothesis]]:
         """As in `Search`; one hypothesis each."""
         with torch.inference_mode():
-            sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
+            waiting = Waiting(model, src, src_lengths, max_lengths, prefixes, positions)
             nowhere = torch.zeros(len(src), 1, dtype=torch.int64, device=src.device)
-            return walk(model, sentences, nowhere, best, self.length_penalty, self.no_repeat_ngram)
+            return walk(model, waiting, nowhere, best, self.length_penalty, self.no_repeat_ngram)
 
     def keeping(self, count: int) -> Self:
         """As in `Search`."""
@@ -65,41 +77,45 @@ class Greedy:
 
 def best(log_probs: Tensor, streams: Tensor, step: int) -> Tensor:
     """The most probable token of each row; the lower id of equals."""
-    return log_probs.argmax(dim=1)
+    return first_of_largest(log_probs)
 
 
 def walk(
-    model: Seq2Seq, sentences: Sentences, streams: Tensor, choose: Choose, alpha: float, no_repeat_ngram: int
+    model: Seq2Seq, waiting: Waiting, streams: Tensor, choose: Choose, alpha: float, no_repeat_ngram: int
 ) -> list[list[Hypothesis]]:
     """As many hypotheses for each sentence as `streams` (B, w) has columns, whose tokens `choose` takes one after the other.
 
-    A sentence leaves the batch, with its memory, when all its hypotheses have ended.
+    A sentence is over when all its hypotheses have ended.
     """
-    results: list[list[Hypothesis]] = [[] for _ in sentences.place]
+    results: list[list[Hypothesis]] = [[] for _ in streams]
     width = streams.shape[1]
-    state = model.start(sentences.memory)
-    token = torch.full_like(sentences.place, model.start_token)
-    paths = Paths.empty(len(token), width, token.device)
-    while len(sentences.place):
-        hidden, state = model.step(token, state, sentences.memory)
-        if paths.length == 0 and width > 1:  # until now the hypotheses of a sentence were one
-            rows = torch.arange(len(token), device=token.device).repeat_interleave(width)
-            hidden, state = hidden[rows], state.select(rows)
 
-        def follow(hidden: Tensor, tokens: Tensor, forced: Tensor, streams: Tensor, step: int = paths.length) -> tuple[Tensor, ...]:
+    def begin(sentences: Sentences) -> Walks:
+        count = len(sentences.place)
+        state = model.start(sentences.memory)
+        if width > 1:
+            state = state.select(torch.arange(count, device=streams.device).repeat_interleave(width))
+        over = torch.zeros(count, dtype=torch.bool, device=streams.device)
+        return Walks(sentences, state, Paths.empty(count, width, streams.device), over, streams[sentences.place])
+
+    def step(pool: Walks) -> bool:
+        paths, sentences = pool.live, pool.sentences
+        hidden, pool.state = model.step(paths.last(model.start_token), pool.state, sentences.memory)
+
+        def follow(hidden: Tensor, tokens: Tensor, forced: Tensor, streams: Tensor) -> tuple[Tensor, ...]:
             log_probs = constrain(model.log_probs(hidden), tokens, forced, no_repeat_ngram)
-            token = choose(log_probs, streams, step).unsqueeze(1)
+            token = choose(log_probs, streams, paths.length).unsqueeze(1)
             return log_probs.gather(1, token), token
 
-        value, token = in_chunks(follow, hidden, paths.tokens.flatten(0, 1), sentences.forced(paths), streams.flatten())
-        paths = extended(paths, *end_where_full(value, token, sentences.full(paths)))
-        done = paths.ended().all(dim=1)
-        if done.any():
-            report(results, sentences.place, paths, done, alpha)
-            keep = (~done).nonzero().flatten()
-            state = state.select(rows_of(keep, width))
-            sentences, paths, streams = sentences.select(keep), paths.select(keep), streams[keep]
-        token = paths.tokens[:, :, -1].flatten()
+        value, token = in_chunks(follow, hidden, paths.tokens.flatten(0, 1), sentences.forced(paths), pool.streams.flatten())
+        pool.live = extended(paths, *end_where_full(value, token, sentences.full(paths)))
+        done = pool.live.ended().all(dim=1)
+        news = bool((done > pool.over).any())
+        if news:
+            pool.report(results, pool.live, done, alpha)
+        return news
+
+    run(waiting, begin, step)
     return results
 
 

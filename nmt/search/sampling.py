@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq
-from nmt.search.base import Hypothesis, Sentences, check_n_best, check_options, top
+from nmt.search.base import Hypothesis, Waiting, check_n_best, check_options, top
 from nmt.search.greedy import best, walk
 
 
@@ -71,6 +71,7 @@ class Sampling:
         src_lengths: Tensor,
         max_lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
+        positions: int | None = None,
     ) -> list[list[Hypothesis]]:
         """As in `Search`; `samples` hypotheses each."""
 
@@ -79,9 +80,9 @@ class Sampling:
 
         choose = best if self.temperature == 0 else draw
         with torch.inference_mode():
-            sentences = Sentences.encode(model, src, src_lengths, max_lengths, prefixes)
+            waiting = Waiting(model, src, src_lengths, max_lengths, prefixes, positions)
             streams = self.streams(src, src_lengths)
-            drawn = walk(model, sentences, streams, choose, self.length_penalty, self.no_repeat_ngram)
+            drawn = walk(model, waiting, streams, choose, self.length_penalty, self.no_repeat_ngram)
         return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in drawn]
 
     def keeping(self, count: int) -> Self:

@@ -96,3 +96,8 @@ def all_hypotheses(reference: Reference, symbols: Sequence[int], limit: int, alp
     shorter = [score((*tokens, EOS)) for length in range(limit) for tokens in itertools.product(symbols, repeat=length)]
     full = [reference.at_limit(score(tokens)) for tokens in itertools.product(symbols, repeat=limit)]
     return ranked(shorter + full, alpha)
+
+
+def left_places(left: int) -> int:
+    """How many of 9 places a pool keeps when so many sentences are left; the places of the others are given up a few at a time."""
+    return min((places for places in (1, 2, 3, 4, 6, 8) if places >= left), default=9)

@@ -1,13 +1,16 @@
 """The searches over small real networks of every backend: their arithmetic, their states and memories, not only their script."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
 
-from nmt.models.base import Memory, Seq2Seq, State
+from nmt.models.base import Memory, Seq2Seq, State, fitted
 from nmt.search import Beam, Greedy, Hypothesis, Sampling, Search
-from nmt.vocab import EOS
+from nmt.vocab import EOS, PAD
 from tests.conftest import sources
+from tests.search.reference import left_places
 
 SEARCHES = [Greedy(0.6), Beam(4, 1.0), Beam(3, 0.0, no_repeat_ngram=2), Sampling(samples=2), Sampling(top_p=0.8)]
 LIMITS = [9, 3, 12, 1, 6, 12, 4, 8, 2]
@@ -34,18 +37,42 @@ def test_log_prob_is_the_forced_one(model: Seq2Seq, search: Search, lengths: lis
             assert hypothesis.log_prob == pytest.approx(right.sum().item(), abs=1e-4)
 
 
+def in_units(model: Seq2Seq, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Sources of these lengths, padded as `translate` does it."""
+    src, src_lengths = sources(lengths)
+    return fitted(src, -1, -(-max(lengths) // model.source_unit) * model.source_unit, PAD), src_lengths
+
+
 @every_search
-def test_company_changes_no_bit(model: Seq2Seq, search: Search) -> None:
-    """Sources of one length, as `translate` groups them."""
-    src, src_lengths = sources([7] * 9)
+@pytest.mark.parametrize("lengths", [[7] * 9, [7, 3, 65, 1, 2, 30, 6, 40, 4]], ids=["one length", "many"])
+def test_company_changes_no_bit(model: Seq2Seq, search: Search, lengths: list[int]) -> None:
+    src, src_lengths = in_units(model, lengths)
     together = search(model, src, src_lengths, LIMITS)
-    assert [search(model, src[i : i + 1], src_lengths[i : i + 1], LIMITS[i : i + 1])[0] for i in range(9)] == together
+    for row, length in enumerate(lengths):
+        alone, _ = in_units(model, [length])
+        alone[0, :length] = src[row, :length]
+        assert search(model, alone, src_lengths[row : row + 1], LIMITS[row : row + 1]) == [together[row]]
     order = torch.tensor([4, 8, 0, 3, 3, 7])
     assert search(model, src[order], src_lengths[order], [LIMITS[i] for i in order]) == [together[i] for i in order]
 
 
 @every_search
-def test_each_step_sees_the_sentences_that_are_left(model: Seq2Seq, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("positions", [1, 40, 200])
+def test_pools_that_part_and_meet_change_no_bit(
+    model: Seq2Seq, search: Search, positions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Translations of 1 to 70 tokens, in pools of other sizes, whose rests are joined after 16, 32 … steps."""
+    log_probs = model.log_probs
+    monkeypatch.setattr(model, "log_probs", lambda hidden: log_probs(hidden).index_fill(1, torch.tensor([EOS]), -100.0))
+    src, src_lengths = in_units(model, [1 + 7 * number % 40 for number in range(60)])
+    limits = [1 + 11 * number % 70 for number in range(60)]
+    together = search(model, src, src_lengths, limits)
+    assert [len(hypotheses[0].tokens) for hypotheses in together] == limits
+    assert search(model, src, src_lengths, limits, (), positions) == together
+
+
+@every_search
+def test_each_step_sees_few_sentences_more_than_are_left(model: Seq2Seq, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that never ends: who is left is known from the limits."""
     step, log_probs = model.step, model.log_probs
     seen: list[tuple[int, Memory]] = []
@@ -61,10 +88,12 @@ def test_each_step_sees_the_sentences_that_are_left(model: Seq2Seq, search: Sear
     monkeypatch.setattr(model, "log_probs", endless)
     src, src_lengths = sources([7] * 9)
     search(model, src, src_lengths, LIMITS)
-    left = [sum(limit >= step for limit in LIMITS) for step in range(max(LIMITS) + 1)]
+    kept = [left_places(sum(limit >= step for limit in LIMITS)) for step in range(max(LIMITS) + 1)]
+    kept[0] = len(LIMITS)
     width = getattr(search, "size", getattr(search, "samples", 1))
-    assert [rows for rows, _ in seen] == [left[0], *[width * sentences for sentences in left[1:]]]
-    assert [memory_rows(memory) for _, memory in seen] == [{sentences} for sentences in left]
+    first = 1 if isinstance(search, Beam) else width
+    assert [rows for rows, _ in seen] == [first * kept[0], *[width * sentences for sentences in kept[1:]]]
+    assert [memory_rows(memory) for _, memory in seen] == [{sentences} for sentences in kept]
 
 
 def memory_rows(memory: Memory) -> set[int]:

@@ -10,6 +10,7 @@ from nmt.search import STRATEGIES, Beam, Greedy, Hypothesis, Sampling, Search
 from nmt.search.base import length_penalty
 from nmt.vocab import BOS, EOS
 from tests.fakes import Scripted, pad, random_logits
+from tests.search.reference import left_places
 
 SOURCES = [[5, 6], [7], [4, 4, 4], [9, 8], [6, 6, 6, 6], [7, 5, 4], [8], [9, 9]]
 LIMITS = [12, 3, 7, 1, 9, 2, 5, 20]
@@ -87,7 +88,8 @@ def test_sentences_leave_the_batch_with_their_memory(search: Search) -> None:
     """No sentence can end before its limit here: each step shows who is still there."""
     model = Scripted(10, random_logits(10, ends=-100.0), BOS)
     found = search(model, *pad(SOURCES), LIMITS)
-    assert model.sentences == [sum(limit >= step for limit in LIMITS) for step in range(max(LIMITS) + 1)]
+    left = [sum(limit >= step for limit in LIMITS) for step in range(max(LIMITS) + 1)]
+    assert model.sentences == [len(LIMITS), *[min(len(LIMITS), left_places(each)) for each in left[1:]]]
     assert all(rows % sentences == 0 for rows, sentences in zip(model.rows, model.sentences, strict=True))
     assert [len(hypotheses[0].tokens) for hypotheses in found] == LIMITS
     assert not any(hypothesis.finished for hypotheses in found for hypothesis in hypotheses)
