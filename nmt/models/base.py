@@ -166,28 +166,35 @@ def mixed_prefix(model: Seq2Seq, prefix: Tensor, memory: Memory, teacher_forcing
     return mixed
 
 
-class Linear(nn.Linear):
-    """A linear layer whose output row does not depend, to the last bit, on how many other rows there are.
+ROWS = 8
+"""Where oneDNN is not at hand, matrix products of so many rows, or of a multiple, are of one kernel."""
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None, training: bool) -> Tensor:
+    """`input weightᵀ + bias`: input (..., n) -> (..., m); a row does not depend, to the last bit, on how many others there are.
 
     Matrix products of a few rows run in other CPU kernels than those of many and round otherwise. In evaluation the rows
     are filled up to what one kernel serves, with oneDNN two and more (seen with torch 2.13, whatever the number of threads),
-    else multiples of 8; in training nothing is added.
+    else multiples of `ROWS`; in training nothing is added.
     """
+    rows = input.numel() // input.shape[-1]
+    if training or input.device.type != "cpu":
+        missing = 0
+    elif product.available():
+        missing = max(0, 2 - rows)
+    else:
+        missing = -rows % ROWS
+    if not missing:
+        return product.linear(input, weight, bias)
+    filled = F.pad(input.reshape(rows, input.shape[-1]), (0, 0, 0, missing))
+    return product.linear(filled, weight, bias)[:rows].view(*input.shape[:-1], len(weight))
 
-    ROWS = 8
+
+class Linear(nn.Linear):
+    """A linear layer whose output row does not depend on the others, see `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        rows = input.numel() // self.in_features
-        if self.training or input.device.type != "cpu":
-            missing = 0
-        elif product.available():
-            missing = max(0, 2 - rows)
-        else:
-            missing = -rows % self.ROWS
-        if not missing:
-            return product.linear(input, self.weight, self.bias)
-        filled = F.pad(input.reshape(rows, self.in_features), (0, 0, 0, missing))
-        return product.linear(filled, self.weight, self.bias)[:rows].view(*input.shape[:-1], self.out_features)
+        return linear(input, self.weight, self.bias, self.training)
 
 
 class Dropout(nn.Module):

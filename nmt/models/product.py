@@ -23,15 +23,20 @@ def available() -> bool:
     return found and platform.machine().lower() in ("x86_64", "amd64")
 
 
+def suited(input: Tensor) -> bool:
+    """Whether oneDNN is here and knows what to do with `input`."""
+    return (
+        input.dtype == torch.float32
+        and input.device.type == "cpu"
+        and available()
+        and not torch.is_autocast_enabled("cpu")
+        and input.numel() > 0
+    )
+
+
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input Wᵀ + bias`: input (..., n), weight (m, n), bias (m,) -> (..., m); differentiable once."""
-    if (
-        input.dtype != torch.float32
-        or input.device.type != "cpu"
-        or not available()
-        or torch.is_autocast_enabled("cpu")
-        or input.numel() == 0
-    ):
+    if not suited(input):
         return F.linear(input, weight, bias)
     if torch.is_grad_enabled():
         if len(weight) == 1:  # a matrix times a vector, whose gradients oneDNN makes in no good kernel
@@ -51,7 +56,6 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        ctx.has_bias = bias is not None
         return _product(input, weight, bias)
 
     @staticmethod
@@ -59,16 +63,19 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         input, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
-        need_input, need_weight, _ = ctx.needs_input_grad
+        need_input, need_weight, need_bias = ctx.needs_input_grad
         rows = gradient.view(-1, gradient.shape[-1])
-        of_weight = None
-        if need_weight:
-            columns = input.view(-1, input.shape[-1])
-            # The fewer rows a result has, the faster: each is made of all of the other factor.
-            flat = len(weight) <= weight.shape[1]
-            of_weight = _product(rows.t(), columns.t()) if flat else _product(columns.t(), rows.t()).t()
         return (
             _product(gradient, weight.t()) if need_input else None,
-            of_weight,
-            rows.sum(0) if ctx.has_bias else None,
+            weight_gradient(input.view(-1, input.shape[-1]), rows) if need_weight else None,
+            rows.sum(0) if need_bias else None,
         )
+
+
+def weight_gradient(input: Tensor, gradient: Tensor) -> Tensor:
+    """input (R, n), gradient of its product (R, m), each without gaps in memory -> gradient of the weight (m, n)."""
+    if not suited(input):
+        return gradient.t() @ input
+    # The fewer rows a result has, the faster: each is made of all of the other factor.
+    flat = gradient.shape[1] <= input.shape[1]
+    return _product(gradient.t(), input.t()) if flat else _product(input.t(), gradient.t()).t()

@@ -258,7 +258,7 @@ def in_chunks(function: Callable[..., tuple[Tensor, ...]], *rows: Tensor) -> tup
 
 
 CHUNK = 128
-"""A multiple of `Linear.ROWS`, or rows would be filled up."""
+"""A multiple of `models.base.ROWS`, or rows would be filled up."""
 
 
 def constrain(log_probs: Tensor, tokens: Tensor, forced: Tensor, no_repeat_ngram: int) -> Tensor:
