@@ -32,7 +32,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def _in_onednn(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return function(x.contiguous().to_mkldnn()).to_dense()  # type: ignore[no-any-return]
+    return function(x.contiguous().to_mkldnn()).to_dense()
 
 
 class _Tanh(torch.autograd.Function):

@@ -1,12 +1,13 @@
-"""Recurrent layers over whole sequences: on a CPU a loop over time in which all products are oneDNN's, elsewhere torch's fused call.
+"""Recurrent layers over whole sequences: torch's fused ones on a GPU, loops over time with products in oneDNN on a CPU.
 
 Legend: R rows, T positions, d width, i features in, G gates of a cell, P parts of its state (LSTM: output and memory cell, others:
 output).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,10 @@ def _vanilla(inputs: Tensor, hidden: Tensor, state: Parts) -> Parts:
 def _gated(inputs: Tensor, hidden: Tensor, state: Parts) -> Parts:
     (last,) = state
     width = last.shape[-1]
-    (inputs, proposed), (hidden, known) = inputs.split(2 * width, -1), hidden.split(2 * width, -1)
+    inputs, proposal = torch.split(inputs, 2 * width, -1)
+    hidden, past = torch.split(hidden, 2 * width, -1)
     reset, update = sigmoid(inputs + hidden).chunk(2, -1)
-    return (torch.lerp(tanh(torch.addcmul(proposed, reset, known)), last, update),)
+    return (torch.lerp(tanh(torch.addcmul(proposal, reset, past)), last, update),)
 
 
 def _long_short(inputs: Tensor, hidden: Tensor, state: Parts) -> Parts:
@@ -99,29 +101,28 @@ class Recurrent(nn.Module):
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])
         return outputs, last
 
-    def _fused(self, inputs, state: Tensor):  # type: ignore[no-untyped-def]  # packed or not: torch types neither
+    def _fused(self, inputs: Any, state: Tensor) -> tuple[Any, Tensor]:
+        """`inputs`, and with them the outputs, are packed or not."""
         state = state.permute(2, 1, 0, 3).contiguous()
         outputs, last = self.layers(inputs, (state[0], state[1]) if self.cell.parts == 2 else state[0])
         return outputs, torch.stack(last if self.cell.parts == 2 else (last,)).permute(2, 1, 0, 3)
 
     def _loops(self, inputs: Tensor, lengths: list[int], state: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = inputs.transpose(0, 1)
-        directions: list[Tensor] = []
-        last: list[Tensor] = []
-        for number, weights in enumerate(self.layers.all_weights):
-            backward = number % self.directions == 1
-            outputs, after = self._loop(inputs, lengths, state[:, number], weights, backward)
-            directions.append(outputs)
-            last.append(after)
-            if len(directions) == self.directions:
-                inputs = torch.cat(directions, -1)
-                directions = []
-                if len(last) < len(self.layers.all_weights):
-                    inputs = self.dropout(inputs)
+        inputs, last = inputs.transpose(0, 1).contiguous(), []
+        weights = self.layers.all_weights
+        for first in range(0, len(weights), self.directions):
+            if first:
+                inputs = self.dropout(inputs)
+            directions = []
+            for number in range(first, first + self.directions):
+                outputs, after = self._loop(inputs, lengths, state[:, number], weights[number], backwards=number > first)
+                directions.append(outputs)
+                last.append(after)
+            inputs = torch.cat(directions, -1)
         return inputs.transpose(0, 1), torch.stack(last, 1)
 
     def _loop(
-        self, inputs: Tensor, lengths: list[int], state: Tensor, weights: list[Tensor], backward: bool
+        self, inputs: Tensor, lengths: list[int], state: Tensor, weights: Sequence[Tensor], backwards: bool
     ) -> tuple[Tensor, Tensor]:
         """One direction of one layer: inputs (T, R, i), state (R, P, d) -> outputs (T, R, d), the state after the last.
 
@@ -131,14 +132,13 @@ class Recurrent(nn.Module):
         gates = base.linear(inputs, input_weight, input_bias, self.training).unbind(0)
         hidden = steps.weighted(partial(base.linear, training=self.training), hidden_weight, hidden_bias, len(gates))
         parts = state.to(gates[0].dtype).unbind(1)
-        sizes = torch.tensor(lengths).unsqueeze(1)
-        shortest = min(lengths)
+        shortest, sizes = min(lengths), torch.tensor(lengths).unsqueeze(1)
         outputs: list[Tensor] = []
-        for position in reversed(range(len(gates))) if backward else range(len(gates)):
+        for position in reversed(range(len(gates))) if backwards else range(len(gates)):
             following = self.cell.advance(gates[position], hidden(parts[0]), parts)
             if position >= shortest:
                 real = sizes > position
                 following = tuple(torch.where(real, new, old) for new, old in zip(following, parts, strict=True))
             parts = following
             outputs.append(parts[0])
-        return torch.stack(outputs[::-1] if backward else outputs), torch.stack(parts, 1)
+        return torch.stack(outputs[::-1] if backwards else outputs), torch.stack(parts, 1)

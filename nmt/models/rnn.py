@@ -52,7 +52,6 @@ SIZES: dict[str, dict[str, object]] = {
 }
 
 
-
 class Encoder(nn.Module):
     """Reads the source in one or two directions."""
 
@@ -199,7 +198,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         for inputs in self.inputs(embedded.transpose(0, 1)).unbind(0):
             query = parts[0].reshape(sentences, -1, width)  # (B, K, d): K hypotheses are K queries
             context, weight = attend(scores, query, read, memory.mask)
-            to_gates, to_readout = context.flatten(0, 1).split([self.cell.gates * width, embedded.shape[-1]], -1)
+            to_gates, to_readout = torch.split(context.flatten(0, 1), [self.cell.gates * width, embedded.shape[-1]], -1)
             parts = self.cell.advance(inputs + to_gates, hidden(parts[0]), parts)
             outputs.append(parts[0])
             contexts.append(to_readout)

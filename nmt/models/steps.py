@@ -1,9 +1,9 @@
-"""Products with the same factor at every step of a loop: its gradient is one product of all steps, not a sum of many small ones.
+"""Products with one factor at every step of a loop: its gradient is one product of all steps, not the sum of many small ones.
 
 Within the loop the factor is a constant. What a step makes gets a zero added, whose gradient is that of the step's product; the
 zeros of all steps come of one node of the graph, to which their gradients go together.
 
-Legend: B sentences, R rows, K of a sentence, n and m features, T steps.
+Legend: B sentences, K rows of each, n features in, m features out.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +19,8 @@ Multiply = Callable[[Tensor], Tensor]
 """left (..., n) -> (..., m)."""
 
 
-def linear(layer: nn.Module, steps: int) -> Multiply:
-    """`layer`, a linear one, at each of so many steps."""
+def linear(layer: nn.Linear, steps: int) -> Multiply:
+    """`layer` at each of so many steps."""
     return weighted(product.linear, layer.weight, layer.bias, steps) if _pays(layer.weight) else layer
 
 
@@ -52,7 +52,7 @@ def batched(multiply: Callable[[Tensor, Tensor], Tensor], right: Tensor, steps: 
 
 
 def _pays(factor: Tensor) -> bool:
-    """Not on a GPU, where networks are compiled."""
+    """Not in translation; and on a GPU networks are compiled, which this is not made for."""
     return factor.requires_grad and torch.is_grad_enabled() and factor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
