@@ -23,13 +23,8 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.mkldnn._linear_pointwise: lambda input, weight, *_, out_val: 2 * input.numel() * len(weight),
 }
 
-RECURRENT: dict[Any, tuple[int, Callable[[Sequence[Any]], Sequence[Tensor]]]] = {
-    _aten._cudnn_rnn: (2, lambda arguments: arguments[1]),
-    _aten._cudnn_rnn_backward: (4, lambda arguments: arguments[1]),
-    _aten.mkldnn_rnn_layer: (2, lambda arguments: arguments[1:3]),
-    _aten.mkldnn_rnn_layer_backward: (4, lambda arguments: arguments[1:3]),
-}
-"""Fused recurrent layers, which torch does not count: FLOPs for each weight and position, and where the weights stand."""
+RECURRENT: dict[Any, int] = {_aten._cudnn_rnn: 2, _aten._cudnn_rnn_backward: 4}
+"""Fused recurrent layers, which torch does not count: FLOPs for each weight and position."""
 
 SIZE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product that is measured."""
@@ -61,9 +56,9 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as tor
         if formula is not None:
             self.flops += formula(*args, **named, out_val=result)
         elif packet in RECURRENT:
-            each, weights = RECURRENT[packet]
-            positions = args[0].numel() // args[0].shape[-1]
-            self.flops += each * positions * sum(weight.numel() for weight in weights(args) if weight.dim() == 2)
+            inputs, weights = args[:2]
+            positions = inputs.numel() // inputs.shape[-1]
+            self.flops += RECURRENT[packet] * positions * sum(weight.numel() for weight in weights if weight.dim() == 2)
         return result
 
 

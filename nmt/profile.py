@@ -49,8 +49,7 @@ OPERATIONS = {
     "aten::addmm": PRODUCTS,
     "aten::bmm": PRODUCTS,
     "aten::baddbmm": PRODUCTS,
-    "aten::mkldnn_rnn_layer*": PRODUCTS,  # fused layers: the products and what stands between them
-    "aten::_cudnn_rnn*": PRODUCTS,
+    "aten::_cudnn_rnn*": PRODUCTS,  # fused layers: the products and what stands between them
     "aten::*scaled_dot_product*": ATTENTION,
     "aten::*flash_attention*": ATTENTION,
     "aten::*efficient_attention*": ATTENTION,

@@ -72,9 +72,9 @@ BUGS = [
     ),
     Bug(
         "RNN run over padding",
-        "nmt/models/rnn.py",
-        "lengths = lengths.cpu()",
-        "lengths = torch.full((rows,), size)",
+        "nmt/models/recurrent.py",
+        "self._loops(inputs, lengths.tolist(), state)",
+        "self._loops(inputs, [inputs.shape[1]] * len(inputs), state)",
         MODELS,
     ),
     Bug(

@@ -74,8 +74,7 @@ def test_a_recurrent_network(cell: str, gates: int, parts: int) -> None:
     linear = encoder + begin + memory + attention + decoder
     assert evaluated(model) == 2 * (linear + output)
     one_row = e * V
-    # The encoder's first states are constants, whose gradient nobody asks for; torch's LSTM makes it all the same.
-    no_gradient = 0 if cell == "lstm" else 2 * B * d * gates * d
+    no_gradient = 2 * B * d * gates * d  # the encoder's first states are constants
     assert trained(model) == 2 * (3 * (linear + output) + one_row - no_gradient)
 
 

@@ -67,7 +67,10 @@ MAY_IMPORT = {
         *("nmt.errors", "nmt.limits", "nmt.vocab"),
     },
     "nmt.data": {"nmt.data", "nmt.errors", "nmt.vocab"},
-    "nmt.models": {"nmt.models.base", "nmt.models.attention", "nmt.models.product", "nmt.errors", "nmt.limits", "nmt.vocab"},
+    "nmt.models": {
+        *("nmt.models.activation", "nmt.models.attention", "nmt.models.base", "nmt.models.product", "nmt.models.recurrent"),
+        *("nmt.models.steps", "nmt.errors", "nmt.limits", "nmt.vocab"),
+    },
     "nmt.models.__init__": {"nmt.models"},
     "nmt.search": {"nmt.search", "nmt.models.base", "nmt.errors", "nmt.vocab"},
 }

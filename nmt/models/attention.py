@@ -9,11 +9,14 @@ every mask: True = may be seen.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from nmt.models.activation import tanh
 from nmt.models.base import Linear
+from nmt.models.steps import batched, linear
 
 
 def padding_mask(lengths: Tensor, size: int) -> Tensor:
@@ -58,8 +61,8 @@ class Score(nn.Module, ABC):
         """key (B, S, k) -> what `forward` needs of it (B, S, n)."""
 
     @abstractmethod
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """query (B, T, q) and `prepare(key)` -> scores (B, T, S)."""
+    def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        """`prepare(key)` -> what makes scores (B, T, S) of queries (B, T, q), for each step of a loop of so many."""
 
 
 class Additive(Score):
@@ -75,9 +78,14 @@ class Additive(Score):
         prepared: Tensor = self.key(key)
         return prepared
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        scores: Tensor = self.vector(torch.tanh(self.query(query).unsqueeze(2) + prepared.unsqueeze(1)))  # (B, T, S, 1)
-        return scores.squeeze(-1)
+    def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        asked, keys = linear(self.query, steps), prepared.unsqueeze(1)
+
+        def scores(query: Tensor) -> Tensor:
+            compared: Tensor = self.vector(tanh(asked(query).unsqueeze(2) + keys))  # (B, T, S, 1)
+            return compared.squeeze(-1)
+
+        return scores
 
 
 class Dot(Score):
@@ -91,8 +99,8 @@ class Dot(Score):
     def prepare(self, key: Tensor) -> Tensor:
         return key
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return batched_product(query, prepared.transpose(1, 2))
+    def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        return batched(batched_product, prepared.transpose(1, 2), steps)
 
 
 class Bilinear(Score):
@@ -106,25 +114,27 @@ class Bilinear(Score):
         prepared: Tensor = self.key(key)
         return prepared
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return batched_product(query, prepared.transpose(1, 2))
+    def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        return batched(batched_product, prepared.transpose(1, 2), steps)
 
 
 class ScaledDot(Dot):
     """`query · key / √k`: entries of variance 1 give scores of variance 1, whatever the width (Vaswani 2017, 3.2.1)."""
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return super().forward(query / math.sqrt(query.shape[-1]), prepared)
+    def prepare(self, key: Tensor) -> Tensor:
+        return key / math.sqrt(key.shape[-1])
 
 
 SCORES: dict[str, type[Score]] = {"additive": Additive, "dot": Dot, "bilinear": Bilinear, "scaled-dot": ScaledDot}
 
 
-def attend(score: Score, query: Tensor, prepared: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def attend(
+    scores: Callable[[Tensor], Tensor], query: Tensor, read: Callable[[Tensor], Tensor], mask: Tensor
+) -> tuple[Tensor, Tensor]:
     """Attention: (output (B, T, v), weights (B, T, S)).
 
-    query (B, T, q); prepared = `score.prepare(key)` (B, S, n); value (B, S, v); mask broadcast to (B, T, S). Each row of weights
-    sums to 1 over the keys it may see; a query that may see none gets output 0.
+    scores as of `Score.over`; query (B, T, q); read multiplies weights by values (B, S, v); mask broadcast to (B, T, S). Each row
+    of weights sums to 1 over the keys it may see; a query that may see none gets output 0.
     """
-    weights = masked_softmax(score(query, prepared), mask)
-    return batched_product(weights, value), weights
+    weights = masked_softmax(scores(query), mask)
+    return read(weights), weights

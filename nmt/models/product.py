@@ -23,9 +23,21 @@ def available() -> bool:
     return found and platform.machine().lower() in ("x86_64", "amd64")
 
 
+def suited(input: Tensor) -> bool:
+    """Whether oneDNN is to work on `input`. A compiled network is left to the compiler, which has its own ways."""
+    return (
+        not torch.compiler.is_compiling()
+        and input.dtype == torch.float32
+        and input.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and available()
+        and input.numel() > 0
+    )
+
+
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input Wᵀ + bias`: input (..., n), weight (m, n), bias (m,) -> (..., m); differentiable once."""
-    if not _serves(input) or input.numel() == 0:
+    if not suited(input):
         return F.linear(input, weight, bias)
     if torch.is_grad_enabled():
         if len(weight) == 1:  # a matrix times a vector, whose gradients oneDNN makes in no good kernel
@@ -46,7 +58,7 @@ def by_rows(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     with torch 2.13, whatever the number of threads). So some rows are added.
     """
     rows = input.numel() // weight.shape[1]
-    missing = max(0, 2 - rows) if _serves(input) else -rows % ROWS
+    missing = max(0, 2 - rows) if suited(input) else -rows % ROWS
     if not missing:
         return linear(input, weight, bias)
     filled = F.pad(input.reshape(rows, weight.shape[1]), (0, 0, 0, missing))
@@ -62,17 +74,6 @@ def packed(weight: Tensor) -> Tensor:
     return output
 
 
-def _serves(input: Tensor) -> bool:
-    """Whether oneDNN multiplies `input`. A compiled network is left to the compiler, which has its own ways."""
-    return (
-        not torch.compiler.is_compiling()
-        and input.dtype == torch.float32
-        and input.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-        and available()
-    )
-
-
 def _product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (..., n), weight (m, n), each without gaps in memory, else oneDNN may take its slowest kernel; or transposed ones."""
     output: Tensor = torch.ops.mkldnn._linear_pointwise.default(input, weight, bias, "none", [], "")
@@ -83,7 +84,6 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        ctx.has_bias = bias is not None
         return _product(input, weight, bias)
 
     @staticmethod
@@ -91,16 +91,19 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         input, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
-        need_input, need_weight, _ = ctx.needs_input_grad
+        need_input, need_weight, need_bias = ctx.needs_input_grad
         rows = gradient.view(-1, gradient.shape[-1])
-        of_weight = None
-        if need_weight:
-            columns = input.view(-1, input.shape[-1])
-            # The fewer rows a result has, the faster: each is made of all of the other factor.
-            flat = len(weight) <= weight.shape[1]
-            of_weight = _product(rows.t(), columns.t()) if flat else _product(columns.t(), rows.t()).t()
         return (
             _product(gradient, weight.t()) if need_input else None,
-            of_weight,
-            rows.sum(0) if ctx.has_bias else None,
+            weight_gradient(input.view(-1, input.shape[-1]), rows) if need_weight else None,
+            rows.sum(0) if need_bias else None,
         )
+
+
+def weight_gradient(input: Tensor, gradient: Tensor) -> Tensor:
+    """input (R, n), gradient of its product (R, m), each without gaps in memory -> gradient of the weight (m, n)."""
+    if not suited(input):
+        return gradient.t() @ input
+    # The fewer rows a result has, the faster: each is made of all of the other factor.
+    flat = gradient.shape[1] <= input.shape[1]
+    return _product(gradient.t(), input.t()) if flat else _product(input.t(), gradient.t()).t()

@@ -11,19 +11,17 @@ the last state cannot change is then computed for all steps at once.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from nmt.models import base
-from nmt.models.attention import SCORES, attend, padding_mask
-from nmt.models.base import Linear
-from nmt.models.product import ROWS
+from nmt.models import base, steps
+from nmt.models.activation import tanh
+from nmt.models.attention import SCORES, attend, batched_product, padding_mask
+from nmt.models.base import Linear, fitted
+from nmt.models.recurrent import CELLS, Recurrent, orthogonal
 from nmt.vocab import BOS, EOS
 
 
@@ -52,109 +50,6 @@ SIZES: dict[str, dict[str, object]] = {
     "base": {"layers": 1, "width": 1000, "embedding": 620, "dropout": 0.0},  # the paper's
     "big": {"layers": 2, "width": 1024, "embedding": 512, "dropout": 0.2},
 }
-
-
-# A cell: gates from the input (R, Gd), gates from the last output (R, Gd), last state (R, P, d) -> next state (R, P, d).
-# Part 0 is the output h. The order of the gates is that of torch's fused layers.
-
-
-def _sigmoid(x: Tensor) -> Tensor:
-    # By way of tanh: torch.sigmoid rounds the last few numbers of a tensor otherwise than those before them, so that with a width
-    # such as the paper's 1000 a row's bits would depend on the rows beside it.
-    return torch.tanh(x * 0.5) * 0.5 + 0.5
-
-
-def _vanilla(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
-    return torch.tanh(inputs + hidden).unsqueeze(1)
-
-
-def _gated(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
-    width = state.shape[-1]
-    reset, update = _sigmoid(inputs[:, : 2 * width] + hidden[:, : 2 * width]).chunk(2, -1)
-    proposal = torch.tanh(torch.addcmul(inputs[:, 2 * width :], reset, hidden[:, 2 * width :]))
-    return torch.lerp(proposal, state[:, 0], update).unsqueeze(1)
-
-
-def _long_short(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
-    enter, forget, proposal, leave = (inputs + hidden).chunk(4, -1)
-    memory = _sigmoid(forget) * state[:, 1] + _sigmoid(enter) * torch.tanh(proposal)
-    return torch.stack([_sigmoid(leave) * torch.tanh(memory), memory], 1)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A recurrent unit: torch's fused layers, one step of it, and its sizes."""
-
-    fused: type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]
-    advance: Callable[[Tensor, Tensor, Tensor], Tensor]
-    gates: int
-    parts: int
-
-
-CELLS = {
-    "rnn": Cell(nn.RNN, _vanilla, gates=1, parts=1),
-    "gru": Cell(nn.GRU, _gated, gates=3, parts=1),
-    "lstm": Cell(nn.LSTM, _long_short, gates=4, parts=2),
-}
-
-
-def _orthogonal(weight: Tensor, width: int) -> None:
-    """One orthogonal matrix a gate: a step then neither shrinks nor stretches a state (Bahdanau 2014, B.1)."""
-    for gate in weight.chunk(len(weight) // width):
-        nn.init.orthogonal_(gate)
-
-
-class Recurrent(nn.Module):
-    """Layers of a cell over whole sequences, one fused call; a state (B, layers · directions, P, d) has the batch first.
-
-    In evaluation on a CPU the batch is filled up to a multiple of `ROWS`: for sequences of one length, no bit of a result
-    then depends on how many others there are (seen with torch 2.13: 1, 2, 3, 5, 6, 7 and 9 rows differ).
-    """
-
-    def __init__(self, cell: Cell, inputs: int, width: int, layers: int, bidirectional: bool, dropout: float) -> None:
-        super().__init__()
-        self.layers = cell.fused(
-            inputs,
-            width,
-            layers,
-            batch_first=True,
-            bidirectional=bidirectional,
-            dropout=dropout if layers > 1 else 0.0,
-        )
-        self.parts = cell.parts
-        for name, parameter in self.layers.named_parameters():
-            if name.startswith("weight_hh"):
-                _orthogonal(parameter, width)
-
-    def _missing(self, rows: Tensor) -> int:
-        return 0 if self.training or rows.device.type != "cpu" else -len(rows) % ROWS
-
-    def _call(self, inputs, state: Tensor):  # type: ignore[no-untyped-def]  # packed or not: torch types neither
-        state = state.permute(2, 1, 0, 3).contiguous()
-        outputs, last = self.layers(inputs, (state[0], state[1]) if self.parts == 2 else state[0])
-        return outputs, torch.stack(last if self.parts == 2 else (last,)).permute(2, 1, 0, 3)
-
-    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """inputs (R, T, i), state before the first -> outputs (R, T, d) and the state after the last."""
-        missing = self._missing(inputs)
-        rows = len(inputs)
-        if missing:  # F.pad by nothing copies
-            inputs, state = F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing))
-        outputs, last = self._call(inputs, state)
-        return outputs[:rows], last[:rows]
-
-    def padded(self, inputs: Tensor, lengths: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """As `forward`, over the first `lengths[i]` ≥ 1 positions of row i only; last states are the last real ones."""
-        rows, size, _ = inputs.shape
-        missing = self._missing(inputs)
-        lengths = lengths.cpu()
-        if missing:
-            lengths = F.pad(lengths, (0, missing), value=size)  # as long as the others, so that every step has all rows
-            inputs, state = F.pad(inputs, (0, 0, 0, 0, 0, missing)), F.pad(state, (0, 0, 0, 0, 0, 0, 0, missing))
-        packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-        packed, last = self._call(packed, state)
-        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=size)
-        return outputs[:rows], last[:rows]
 
 
 class Encoder(nn.Module):
@@ -198,6 +93,14 @@ class AttentionMemory(Memory):
     mask: Tensor
     """Bool (B, 1, S): real positions."""
 
+    def join(self, other: Self) -> Self:
+        size = max(self.mask.shape[-1], other.mask.shape[-1])
+        return super(AttentionMemory, self._fitted(size)).join(other._fitted(size))
+
+    def _fitted(self, size: int) -> Self:
+        keys, values = (fitted(each, -2, size) for each in (self.keys, self.values))
+        return replace(self, keys=keys, values=values, mask=fitted(self.mask, -1, size))
+
 
 @dataclass
 class State(base.State):
@@ -221,7 +124,7 @@ class Decoder(nn.Module, ABC, Generic[M]):
 
     def start(self, memory: M) -> Tensor:
         """(B, layers, P, d): s_0 = tanh(W context)."""
-        return torch.tanh(self.begin(memory.context)).view(-1, *self.shape)
+        return tanh(self.begin(memory.context)).view(-1, *self.shape)
 
     @abstractmethod
     def remember(self, states: Tensor, last: Tensor, lengths: Tensor) -> M:
@@ -255,7 +158,7 @@ class ContextDecoder(Decoder[Memory]):
             context = memory.context.repeat_interleave(len(embedded) // len(memory.context), 0)
             inputs = torch.cat([embedded, context.unsqueeze(1).expand(-1, embedded.shape[1], -1)], -1)
         outputs, state = self.recurrent(inputs, state)
-        return torch.tanh(self.readout(torch.cat([outputs, inputs], -1))), state
+        return tanh(self.readout(torch.cat([outputs, inputs], -1))), state
 
     def weights(self, embedded: Tensor, state: Tensor, memory: Memory) -> Tensor:
         raise ValueError("the model has no attention (attention = none)")
@@ -275,7 +178,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         self.values = Linear(states, gates + embedding, bias=False)
         self.inputs = Linear(embedding, gates)
         self.hidden = Linear(width, gates)
-        _orthogonal(self.hidden.weight, width)
+        orthogonal(self.hidden.weight, width)
         self.upper = Recurrent(self.cell, width, width, layers - 1, False, settings.dropout) if layers > 1 else None
         self.dropout = base.Dropout(settings.dropout)
         self.readout = Linear(width + embedding, embedding)
@@ -292,18 +195,23 @@ class AttentionDecoder(Decoder[AttentionMemory]):
 
     def _attending_layer(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """state (R, P, d) -> s (R, T, d), the readout's share of c (R, T, e), weights (R, T, S), state after the last."""
-        gates = self.cell.gates * self.shape[-1]
+        width = self.shape[-1]
         sentences = len(memory.keys)
+        size = embedded.shape[1]
+        scores = self.score.over(memory.keys, size)
+        read = steps.batched(batched_product, memory.values, size)
+        hidden = steps.linear(self.hidden, size)
+        parts = state.unbind(1)
         outputs, contexts, weights = [], [], []
-        for inputs in self.inputs(embedded).unbind(1):
-            query = state[:, 0].reshape(sentences, -1, self.shape[-1])  # (B, K, d): K hypotheses are K queries
-            read, weight = attend(self.score, query, memory.keys, memory.values, memory.mask)
-            read = read.flatten(0, 1)
-            state = self.cell.advance(inputs + read[:, :gates], self.hidden(state[:, 0]), state)
-            outputs.append(state[:, 0])
-            contexts.append(read[:, gates:])
+        for inputs in self.inputs(embedded.transpose(0, 1)).unbind(0):
+            query = parts[0].reshape(sentences, -1, width)  # (B, K, d): K hypotheses are K queries
+            context, weight = attend(scores, query, read, memory.mask)
+            to_gates, to_readout = torch.split(context.flatten(0, 1), [self.cell.gates * width, embedded.shape[-1]], -1)
+            parts = self.cell.advance(inputs + to_gates, hidden(parts[0]), parts)
+            outputs.append(parts[0])
+            contexts.append(to_readout)
             weights.append(weight.flatten(0, 1))
-        return torch.stack(outputs, 1), torch.stack(contexts, 1), torch.stack(weights, 1), state
+        return torch.stack(outputs, 1), torch.stack(contexts, 1), torch.stack(weights, 1), torch.stack(parts, 1)
 
     def run(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
         outputs, contexts, _, first = self._attending_layer(embedded, state[:, 0], memory)
@@ -311,7 +219,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         if self.upper is not None:
             outputs, upper = self.upper(self.dropout(outputs), state[:, 1:])
             after = torch.cat([after, upper], 1)
-        return torch.tanh(self.readout(torch.cat([outputs, embedded], -1)) + contexts), after
+        return tanh(self.readout(torch.cat([outputs, embedded], -1)) + contexts), after
 
     def weights(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> Tensor:
         return self._attending_layer(embedded, state[:, 0], memory)[2]
@@ -319,6 +227,8 @@ class AttentionDecoder(Decoder[AttentionMemory]):
 
 class Rnn(base.Seq2Seq):
     """The recurrent backend. `hidden` is e wide: what the output matrix reads."""
+
+    source_unit = 16  # kernels take so many numbers at a time: a whole block that is masked adds zeros to sums, and changes no bit
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()

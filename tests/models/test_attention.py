@@ -19,12 +19,21 @@ from nmt.models.attention import (
     masked_softmax,
     padding_mask,
 )
+from nmt.models.steps import batched
 
 B, T, S, WIDTH = 3, 4, 5, 6
 
 
 def draw(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def scores(score: Score, query: Tensor, key: Tensor) -> Tensor:
+    return score.over(score.prepare(key), steps=1)(query)
+
+
+def attended(score: Score, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    return attend(score.over(score.prepare(key), steps=1), query, batched(batched_product, value, steps=1), mask)
 
 
 def naive_score(score: Score, query: Tensor, key: Tensor) -> float:
@@ -53,7 +62,7 @@ def test_attend_equals_loops(name: str) -> None:
     lengths = [5, 2, 1]
     mask = padding_mask(torch.tensor(lengths), S).unsqueeze(1)
     with torch.no_grad():
-        output, weights = attend(score, query, score.prepare(key), value, mask)
+        output, weights = attended(score, query, key, value, mask)
         for b in range(B):
             for t in range(T):
                 exps = [math.exp(naive_score(score, query[b, t], key[b, j])) for j in range(lengths[b])]
@@ -69,7 +78,7 @@ def test_gradient_equals_closed_form(masked: bool) -> None:
     query, key, value = (draw(B, n, WIDTH, seed=n).requires_grad_() for n in (T, S, S))
     mask = (padding_mask(torch.tensor([5, 3, 1]), S) if masked else torch.ones(B, S, dtype=torch.bool)).unsqueeze(1)
     score = ScaledDot(WIDTH, WIDTH)
-    output, weights = attend(score, query, score.prepare(key), value, mask)
+    output, weights = attended(score, query, key, value, mask)
     upstream = draw(*output.shape, seed=9)
     gradients = torch.autograd.grad(output, (query, key, value), upstream)
 
@@ -84,8 +93,8 @@ def test_gradient_equals_closed_form(masked: bool) -> None:
 @pytest.mark.parametrize("width", [16, 256, 1024])
 def test_variance_of_a_dot_product_is_the_width(width: int) -> None:
     query, key = draw(1, 200, width, seed=1), draw(1, 200, width, seed=2)
-    assert float(Dot(width, width)(query, key).var()) == pytest.approx(width, rel=0.1)
-    assert float(ScaledDot(width, width)(query, key).var()) == pytest.approx(1, rel=0.1)
+    assert float(scores(Dot(width, width), query, key).var()) == pytest.approx(width, rel=0.1)
+    assert float(scores(ScaledDot(width, width), query, key).var()) == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["dot", "scaled-dot"])
@@ -100,9 +109,9 @@ def test_queries_do_not_meet(name: str) -> None:
     torch.manual_seed(3)
     score = SCORES[name](WIDTH, WIDTH).double()
     query, key = draw(B, T, WIDTH, seed=1), draw(B, S, WIDTH, seed=2)
-    prepared = score.prepare(key)
-    alone = torch.cat([score(query[:, t : t + 1], prepared) for t in range(T)], 1)
-    torch.testing.assert_close(score(query, prepared), alone, rtol=0, atol=1e-12)
+    compare = score.over(score.prepare(key), steps=T)
+    alone = torch.cat([compare(query[:, t : t + 1]) for t in range(T)], 1)
+    torch.testing.assert_close(scores(score, query, key), alone, rtol=0, atol=1e-12)
 
 
 def test_masks_mark_what_may_be_seen() -> None:
@@ -128,7 +137,7 @@ def test_mask_in_every_precision(dtype: torch.dtype) -> None:
 
 def test_a_query_that_sees_nothing_gets_zero() -> None:
     score = ScaledDot(WIDTH, WIDTH)
-    output, _ = attend(
+    output, _ = attended(
         score,
         draw(2, 1, WIDTH, seed=1),
         draw(2, S, WIDTH, seed=2),
@@ -145,10 +154,10 @@ def test_hidden_keys_change_no_bit(name: str) -> None:
     score = SCORES[name](WIDTH, WIDTH).double()
     query, key, value = draw(B, T, WIDTH, seed=1), draw(B, S, WIDTH, seed=2), draw(B, S, 7, seed=3)
     mask = padding_mask(torch.tensor([3, 3, 3]), S).unsqueeze(1)
-    before, _ = attend(score, query, score.prepare(key), value, mask)
+    before, _ = attended(score, query, key, value, mask)
     key[:, 3:] = 1e3
     value[:, 3:] = -1e3
-    after, _ = attend(score, query, score.prepare(key), value, mask)
+    after, _ = attended(score, query, key, value, mask)
     assert torch.equal(before, after)
 
 

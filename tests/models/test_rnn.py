@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from nmt.models.attention import Additive, Bilinear, ScaledDot
 from nmt.models.base import mixed_prefix
-from nmt.models.rnn import CELLS, SIZES, AttentionDecoder, ContextDecoder, Recurrent, Rnn, Settings
+from nmt.models.recurrent import CELLS, Recurrent
+from nmt.models.rnn import SIZES, AttentionDecoder, ContextDecoder, Rnn, Settings
 from nmt.vocab import BOS, EOS, PAD
 
 WIDTH, EMBEDDING, SRC, TGT = 6, 5, 12, 14
