@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt import loss
+from nmt.allocator import return_fragments
 from nmt.config import Config
 from nmt.console import Console
 from nmt.data.batching import Batch
@@ -25,6 +26,9 @@ from nmt.models import build
 from nmt.models.base import Seq2Seq, mixed_prefix
 from nmt.run import State
 from nmt.schedule import learning_rate, paper_rate, teacher_forcing
+
+RETURN_EVERY = 25
+"""Updates after which a CPU's memory is put in order."""
 
 BAD_UPDATES = 10
 """Updates in a row whose loss or gradient is not finite, after which there is no hope."""
@@ -113,6 +117,8 @@ class Training:
         self.scaler.update()
         interval.norms.append(size if math.isfinite(size) else None)
         interval.real, interval.padded = interval.real + update.real, interval.padded + update.padded
+        if self.device.type == "cpu" and state.step % RETURN_EVERY == 0:
+            return_fragments()
 
     def hidden(self, batch: Batch, part: int) -> Tensor:
         """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself.

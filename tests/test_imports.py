@@ -56,7 +56,17 @@ MAY_IMPORT = {
     "nmt.preflight": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {"nmt.data", "nmt.loss", "nmt.models", "nmt.score", "nmt.search", "nmt.translate", "nmt.errors"},
     "nmt.learning": {
-        *("nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.loss", "nmt.models", "nmt.run", "nmt.schedule"),
+        *(
+            "nmt.allocator",
+            "nmt.config",
+            "nmt.console",
+            "nmt.data",
+            "nmt.errors",
+            "nmt.loss",
+            "nmt.models",
+            "nmt.run",
+            "nmt.schedule",
+        ),
     },
     "nmt.train": {
         *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors", "nmt.learning", "nmt.models"),
