@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import nmt
 from nmt.config import Config
@@ -136,13 +137,26 @@ def load_model(path: Path, device: str | torch.device = "cpu") -> SavedModel:
     try:
         settings = Config.from_dict({"model": config["model"]})
         arguments = (settings.backend, settings.model, len(source), len(target), bool(config["vocabulary"]["shared"]))
-        with torch.device("meta"):  # costs no memory, whatever sizes the configuration claims
+        with torch.device("meta"), _Undrawn():  # costs no memory, whatever sizes the configuration claims
             check_names(weights(build(*arguments)), tensors, directory / WEIGHTS)
-        model = build(*arguments)
+        with _Undrawn():
+            model = build(*arguments)
     except (UsageError, KeyError, TypeError, ValueError) as error:
         raise NmtError(f"{directory / CONFIG}: {error}") from error
     assign(model, tensors)
     return SavedModel(model.to(device).eval(), config, source, target, directory)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Initial weights are not drawn: others take their place. On `meta` torch loads its compiler for it, which takes a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -55,8 +55,8 @@ def sinusoids(first: int, last: int, width: int) -> Tensor:
 
     In float64 up to the last rounding: in float32 the angles of far positions have no digits left.
     """
-    rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(first, last, dtype=torch.float64).unsqueeze(1) * rates
+    rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
+    angles = torch.arange(first, last, dtype=torch.float64, device="cpu").unsqueeze(1) * rates
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
