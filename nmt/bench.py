@@ -33,7 +33,7 @@ from nmt.models.base import Seq2Seq
 from nmt.preflight import check
 from nmt.profile import DATA, TRAINING, TRANSLATION, mark, profiled, shares, training_regions, translation_regions
 from nmt.search import Search
-from nmt.search.base import LEAST_WIDTH
+from nmt.search.pool import LEAST_WIDTH
 from nmt.translate import Options, Translator, prepare
 
 WINDOWS = 10

@@ -22,9 +22,8 @@ from nmt.data.batching import Batch
 from nmt.data.updates import Update
 from nmt.errors import UsageError
 from nmt.floor import FlopCounter, gemm_rate, wait_for
-from nmt.learning import Training, memory
+from nmt.learning import Training, initial, memory
 from nmt.limits import MOST_POSITIONS, MOST_SUBWORDS
-from nmt.models import build
 from nmt.models.base import Seq2Seq, Settings, State
 from nmt.models.uncached import State as Prefix
 from nmt.models.uncached import Uncached
@@ -154,7 +153,7 @@ def training(
         if compile:
             torch.compiler.reset()  # after eight networks of one kind it would compile no more
         with memory(f"for the network itself at {curve.axis} {work.at}", "leave that point out"):
-            model = new_network(work.config, work.vocabulary, device)
+            model = initial(work.config, work.vocabulary, work.vocabulary, True).to(device)
         learner = Training(work.config, console, model, device, precision, compile)
         coming = made_up(work, model.start_token)
         windows = timed_updates(learner, coming, f"{curve.axis} {work.at}", length, warmup)
@@ -168,12 +167,6 @@ def training(
         "gemm_flops_per_second": speed,
         "points": points,
     }
-
-
-def new_network(config: Config, vocabulary: int, device: torch.device) -> Seq2Seq:
-    """A network with one vocabulary for both sides."""
-    torch.manual_seed(config.train.seed)
-    return build(config.backend, config.model, vocabulary, vocabulary, True).to(device)
 
 
 def made_up(work: Work, start_token: int) -> Iterator[Update]:
@@ -232,7 +225,7 @@ def decoding(
     check_fits(LENGTH, batch_tokens)
     sentences = batch_tokens // LENGTH
     with memory(f"at target length {curve.points[-1]}, {sentences} sentences at once", "lower --batch-tokens, or leave it out"):
-        model = new_network(config, vocabulary, device).eval()
+        model = initial(config, vocabulary, vocabulary, True).to(device).eval()
         random = torch.Generator().manual_seed(config.train.seed)
         source = F.pad(_ids(random, vocabulary, sentences, LENGTH - 1), (0, 1), value=EOS).to(device)
         prefix = F.pad(_ids(random, vocabulary, sentences, curve.points[-1] - 1), (1, 0), value=model.start_token).to(device)

@@ -36,8 +36,13 @@ BAD_UPDATES = 10
 
 def new_network(dataset: Dataset, config: Config) -> Seq2Seq:
     """The network that a run begins with: its weights are a function of the configuration."""
+    return initial(config, len(dataset.source), len(dataset.target), dataset.shared)
+
+
+def initial(config: Config, source: int, target: int, shared: bool) -> Seq2Seq:
+    """The same, for vocabularies of these sizes."""
     torch.manual_seed(mixed(Use.WEIGHTS, config.train.seed))
-    return build(config.backend, config.model, len(dataset.source), len(dataset.target), dataset.shared)
+    return build(config.backend, config.model, source, target, shared)
 
 
 def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path) -> Feed:

@@ -71,8 +71,8 @@ def in_order(
     """Each line's item and its sentences, with their results, in the order of the lines.
 
     `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); or, if it makes
-    `batches` > 1 of them by itself, that many batches' worth, of any sizes. It is
-    given fewer where memory runs out, and runs in so many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
+    `batches` > 1 of them by itself, that many batches' worth, of any sizes. It is given fewer where memory runs out, and runs in so
+    many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
     says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
     after all lines before it. `where` is how messages name a line by its number.
     """
@@ -104,9 +104,7 @@ def _in_order(
         while coming and hands.free():
             oldest = coming.popleft()
             if not oldest.taken:
-                hands.give(
-                    _load(queues, oldest.size, budget, batches, workers) if batches > 1 else _take(queues[oldest.size], budget)
-                )
+                hands.give(_load(queues, oldest.size, budget, batches, workers))
 
     while True:
         while not drain and held < LOOKAHEAD * budget and (most_lines is None or len(waiting) < most_lines):
@@ -168,7 +166,9 @@ def _take(queue: deque[Sentence[Result]], budget: int) -> list[Sentence[Result]]
 def _load(
     queues: Mapping[int, deque[Sentence[Result]]], size: int, budget: int, batches: int, workers: int
 ) -> list[Sentence[Result]]:
-    """Some batches' worth, but for what the other workers need to be busy as long; first those of `size`, then the most like it."""
+    """A batch of `size`; or several batches' worth, first of `size`, then like it, but for what keeps the others as busy."""
+    if batches == 1:
+        return _take(queues[size], budget)
     width = sum(sentence.width for queue in queues.values() for sentence in queue)
     most = min(batches * budget, max(budget, -(-width // workers)))
     load: list[Sentence[Result]] = []

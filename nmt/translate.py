@@ -33,23 +33,26 @@ from nmt.models.quantized import available, quantize
 from nmt.models.uncached import Uncached
 from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
-from nmt.search.base import LEAST_WIDTH, Hypothesis, Search
+from nmt.search.base import Hypothesis, Search
+from nmt.search.pool import LEAST_WIDTH
 from nmt.stream import Sentence, in_order, input_line
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
 
 EXTRA_LENGTH = 50
 """Target subwords more than the source has, where no limit is given (Vaswani et al. 2017, section 6.1)."""
 
-Precision = Literal["float32", "bfloat16", "int8"]
-
 MOST_LENGTH = 100_000
 """No limit is above it: a search keeps a table of the penalty of each length."""
 
 BATCHES = 4
-"""A search is given so many batches' worth of sentences, which take the places of those that end: few steps have few rows."""
+"""A search is given so many batches' worth of sentences: what is left of one goes on with what is left of others."""
 
 CHUNK = 1024
 """Target positions whose log-probabilities over the vocabulary exist at once in forced decoding."""
+
+
+Precision = Literal["float32", "bfloat16", "int8"]
+"""What a network computes in."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ class Options:
     max_length_ratio: float | None = None
     """The same, as a multiple of the source's subwords (rounded up)."""
     batch_tokens: int = 4000
-    """The most source positions of a batch, `</s>` counted, whatever the beam; a longer sentence runs alone, a short one
-    counts as `LEAST_WIDTH`."""
+    """The most source positions that run together, `</s>` counted, whatever the beam, and that wait midway beside them; a longer
+    sentence runs alone, a short one counts as `LEAST_WIDTH`."""
     batch_lines: int | None = None
     """The most lines read ahead; 1 answers each line before the next is read."""
     overlong: Literal["truncate", "split", "error"] = "truncate"

@@ -86,7 +86,7 @@ BUGS = [
     ),
     Bug(
         "history not reordered",
-        "nmt/search/base.py",
+        "nmt/search/pool.py",
         "tokens=self.tokens.take_along_dim(order.unsqueeze(2), dim=1)",
         "tokens=self.tokens[:, torch.arange(order.shape[1]).clamp(max=self.width - 1)]",
         SEARCH,
@@ -100,7 +100,7 @@ BUGS = [
     ),
     Bug(
         "one length limit for the batch",
-        "nmt/search/base.py",
+        "nmt/search/pool.py",
         "(self.limit == paths.length)",
         "(self.limit.max().expand_as(self.limit) == paths.length)",
         SEARCH,
@@ -123,7 +123,7 @@ BUGS = [
     ),
     Bug(
         "memory not shrunk with its sentences",
-        "nmt/search/base.py",
+        "nmt/search/pool.py",
         "return self if size >= len(self.over) else self.select(self.over.byte().sort(stable=True).indices[:size])",
         "kept = self if size >= len(self.over) else self.select(self.over.byte().sort(stable=True).indices[:size])\n"
         "        kept.sentences.memory = self.sentences.memory\n"

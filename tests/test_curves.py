@@ -229,7 +229,7 @@ def test_what_cannot_be_is_told_in_one_line_before_anything_is_measured(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.svg").mkdir()
-    monkeypatch.setattr("nmt.curves.new_network", None)
+    monkeypatch.setattr("nmt.curves.initial", None)
     found = refused(capsys, "bench", *line, "-q", "--device", "cpu")
     assert found[0] == code and message in found[1], found
     assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
@@ -239,7 +239,7 @@ def test_out_of_memory_names_the_point(capsys: pytest.CaptureFixture[str], monke
     def fails(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("nmt.curves.new_network", fails)
+    monkeypatch.setattr("nmt.curves.initial", fails)
     for curve, message in (("width=16", "at width 16"), ("decoding=5", "at target length 5, 2 sentences at once")):
         code, told = refused(capsys, *words(curve, "transformer", "--batch-tokens", "64"))
         assert code == 1 and told.startswith("out of memory ") and message in told, told

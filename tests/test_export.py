@@ -23,7 +23,7 @@ from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.results import TextHypothesis
 from nmt.run import opened
 from nmt.search import Beam, Greedy, Search
-from nmt.search.base import Paths, Sentences
+from nmt.search.pool import Paths, Sentences
 from nmt.translate import Options, Translator
 from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 from tests.command_line import out, refused, text

@@ -19,7 +19,7 @@ def tanh(x: Tensor) -> Tensor:
     """Of each number; differentiable once."""
     if not product.suited(x):
         return torch.tanh(x)
-    output: Tensor = _Tanh.apply(x)  # type: ignore[no-untyped-call]
+    output: Tensor = _Activation.apply(x, torch.tanh, torch.ops.aten.tanh_backward)  # type: ignore[no-untyped-call]
     return output
 
 
@@ -27,35 +27,21 @@ def sigmoid(x: Tensor) -> Tensor:
     """Of each number; differentiable once."""
     if not product.suited(x):
         return torch.tanh(x * 0.5) * 0.5 + 0.5
-    output: Tensor = _Sigmoid.apply(x)  # type: ignore[no-untyped-call]
+    output: Tensor = _Activation.apply(x, torch.sigmoid, torch.ops.aten.sigmoid_backward)  # type: ignore[no-untyped-call]
     return output
 
 
-def _in_onednn(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return function(x.contiguous().to_mkldnn()).to_dense()
-
-
-class _Tanh(torch.autograd.Function):
+class _Activation(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        output = _in_onednn(torch.tanh, x)
+    def forward(
+        ctx: Any, x: Tensor, function: Callable[[Tensor], Tensor], derivative: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        output = function(x.contiguous().to_mkldnn()).to_dense()
         ctx.save_for_backward(output)
+        ctx.derivative = derivative
         return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return torch.ops.aten.tanh_backward(gradient, *ctx.saved_tensors)  # type: ignore[no-any-return]
-
-
-class _Sigmoid(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        output = _in_onednn(torch.sigmoid, x)
-        ctx.save_for_backward(output)
-        return output
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return torch.ops.aten.sigmoid_backward(gradient, *ctx.saved_tensors)  # type: ignore[no-any-return]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.derivative(gradient, *ctx.saved_tensors), None, None

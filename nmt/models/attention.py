@@ -39,14 +39,17 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(hidden, 0)
 
 
-def batched_product(left: Tensor, right: Tensor) -> Tensor:
-    """left (B, T, n) times right (B, n, S), each pair's result the same to the last bit whatever B.
+def batched_product(left: Tensor, right: Tensor, bias: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """left (B, T, n) times right (B, n, S), times `scale` and with `bias` added where there is one; each pair's result is the same
+    to the last bit whatever B, if the rows of both are of whole 16 bytes.
 
     A batch of one runs in another kernel than all others and rounds otherwise, so it is made two.
     """
-    if len(left) == 1:
-        return (left.expand(2, -1, -1) @ right.expand(2, -1, -1))[:1]
-    return left @ right
+    alone = len(left) == 1
+    if alone:
+        left, right = left.expand(2, -1, -1), right.expand(2, -1, -1)
+    product = left @ right if bias is None else torch.baddbmm(bias, left, right, alpha=scale)
+    return product[:1] if alone else product
 
 
 class Score(nn.Module, ABC):

@@ -37,14 +37,7 @@ def suited(input: Tensor) -> bool:
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input Wᵀ + bias`: input (..., n), weight (m, n), bias (m,) -> (..., m); differentiable once."""
-    if not suited(input):
-        return F.linear(input, weight, bias)
-    if torch.is_grad_enabled():
-        if len(weight) == 1:  # a matrix times a vector, whose gradients oneDNN makes in no good kernel
-            return F.linear(input, weight, bias)
-        output: Tensor = _Linear.apply(input.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
-        return output
-    return _product(input.contiguous(), weight, bias)
+    return (_in_onednn if suited(input) else F.linear)(input, weight, bias)
 
 
 ROWS = 8
@@ -58,11 +51,11 @@ def by_rows(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     with torch 2.13, whatever the number of threads). So some rows are added.
     """
     rows = input.numel() // weight.shape[1]
-    missing = max(0, 2 - rows) if suited(input) else -rows % ROWS
+    multiply, missing = (_in_onednn, max(0, 2 - rows)) if suited(input) else (F.linear, -rows % ROWS)
     if not missing:
-        return linear(input, weight, bias)
+        return multiply(input, weight, bias)
     filled = F.pad(input.reshape(rows, weight.shape[1]), (0, 0, 0, missing))
-    return linear(filled, weight, bias)[:rows].view(*input.shape[:-1], weight.shape[0])
+    return multiply(filled, weight, bias)[:rows].view(*input.shape[:-1], weight.shape[0])
 
 
 def packed(weight: Tensor) -> Tensor:
@@ -71,6 +64,15 @@ def packed(weight: Tensor) -> Tensor:
     Raises RuntimeError where oneDNN is not available.
     """
     output: Tensor = torch.ops.mkldnn._reorder_linear_weight.default(weight.detach())
+    return output
+
+
+def _in_onednn(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if not torch.is_grad_enabled():
+        return _product(input.contiguous(), weight, bias)
+    if len(weight) == 1:  # a matrix times a vector, whose gradients oneDNN makes in no good kernel
+        return F.linear(input, weight, bias)
+    output: Tensor = _Linear.apply(input.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
     return output
 
 

@@ -97,10 +97,7 @@ def _bias(mask: Tensor | None, like: Tensor) -> Tensor:
 def _weights(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
     """query (B, H, T, h), key (B, H, S, h), bias broadcast to (B·H, T, S) -> softmax(Q Kᵀ / √h + bias) (B·H, T, S)."""
     left, right = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
-    scale = query.shape[-1] ** -0.5
-    if len(left) == 1:  # a batch of one runs in another kernel than all others and rounds otherwise, so it is made two
-        return torch.baddbmm(bias, left.expand(2, -1, -1), right.expand(2, -1, -1), alpha=scale)[:1].softmax(-1)
-    return torch.baddbmm(bias, left, right, alpha=scale).softmax(-1)
+    return batched_product(left, right, bias, query.shape[-1] ** -0.5).softmax(-1)
 
 
 def _written_out(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:

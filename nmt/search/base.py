@@ -1,12 +1,14 @@
-"""What every search shares: the hypothesis it returns, the score that ranks, the constraints on candidates.
+"""What every search shares: how it is called, the hypotheses it returns, the score that ranks them.
+
+`pool` has what they do alike with sentences, `candidates` with probabilities.
 
 A search is a frozen dataclass of its options. It is called as
 
-    search(model, src, src_lengths, max_lengths, prefixes) -> list[list[Hypothesis]]
+    search(model, src, src_lengths, max_lengths, prefixes, positions) -> list[list[Hypothesis]]
 
 and sees a network only through the protocol of `models.base`.
 
-Legend: B sentences, K hypotheses a sentence, R = B·K rows, N any number of rows, t tokens so far, V target vocabulary.
+Legend: B sentences, S source positions.
 
 What a search promises, whatever the strategy:
 
@@ -21,16 +23,15 @@ What a search promises, whatever the strategy:
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Protocol, Self, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
 from nmt.errors import NotNumbersError, UsageError
-from nmt.models.base import Batched, Memory, Seq2Seq, State, chosen
-from nmt.vocab import BOS, EOS, PAD, UNK
+from nmt.models.base import Seq2Seq
+from nmt.vocab import EOS, PAD
 
 NOTHING = PAD
 """Stands in a matrix of tokens where a hypothesis was cut, and after its end."""
@@ -110,160 +111,6 @@ def check_options(length_penalty: float, no_repeat_ngram: int) -> None:
         raise UsageError(f"no-repeat-ngram must be 0 (off) or more, not {no_repeat_ngram}")
 
 
-@dataclass
-class Sentences(Batched):
-    """What stays the same while a sentence is translated, one row a sentence still under way."""
-
-    place: Tensor
-    """(B,) its number in the call."""
-    memory: Memory
-    limit: Tensor
-    """(B,) tokens that its hypotheses may have."""
-    prefix: Tensor
-    """(B, P) forced tokens, NOTHING after them."""
-
-    def forced(self, paths: "Paths") -> Tensor:
-        """The token (R, 1) of the prefix that must follow each of `paths`, NOTHING where any may; (R, 0) after all prefixes."""
-        return self.prefix[:, paths.length : paths.length + 1].repeat_interleave(paths.width, dim=0)
-
-    def full(self, paths: "Paths") -> Tensor:
-        """(R,) bool: the hypothesis has as many tokens as it may."""
-        return (self.limit == paths.length).repeat_interleave(paths.width)
-
-
-LEAST_WIDTH = 16
-"""The positions that a shorter source counts where they are limited: each row costs a whole vocabulary of log-probabilities a
-step, so thousands of one-word lines would take gigabytes."""
-
-
-class Waiting:
-    """The sentences of a call that have not begun, longest source first: those that are under way together are alike."""
-
-    def __init__(
-        self,
-        model: Seq2Seq,
-        src: Tensor,
-        src_lengths: Tensor,
-        max_lengths: Sequence[int],
-        prefixes: Sequence[Sequence[int]],
-        positions: int | None,
-    ) -> None:
-        """Arguments as in `Search`. Raises ValueError where they contradict each other."""
-        prefixes = prefixes or [()] * len(src)
-        if not len(src) == len(src_lengths) == len(max_lengths) == len(prefixes):
-            raise ValueError(
-                f"{len(src)} sentences, {len(src_lengths)} lengths, {len(max_lengths)} limits, {len(prefixes)} prefixes"
-            )
-        if any(limit < 1 for limit in max_lengths):
-            raise ValueError("a length limit must be at least 1")
-        if any(token in (PAD, BOS, EOS) for prefix in prefixes for token in prefix):
-            raise ValueError("a prefix may not hold control symbols")
-        self.model, self.src, self.src_lengths, self.device = model, src, src_lengths, src.device
-        longest = max(map(len, prefixes), default=0)
-        padded = [[*prefix, *[NOTHING] * (longest - len(prefix))] for prefix in prefixes]
-        limits = [max(limit, len(prefix) + 1 if prefix else 0) for limit, prefix in zip(max_lengths, prefixes, strict=True)]
-        self.longest_limit = max(limits, default=0)
-        self.limit = torch.tensor(limits, dtype=torch.int64, device=src.device)
-        self.prefix = torch.tensor(padded, dtype=torch.int64, device=src.device).view(len(src), longest)
-        self.positions = positions
-        self.lengths: list[int] = src_lengths.tolist()
-        self.order = sorted(range(len(src)), key=lambda place: -self.lengths[place])
-        self.begun = 0
-
-    def __bool__(self) -> bool:
-        return self.begun < len(self.order)
-
-    def places(self) -> int:
-        """How many sentences like the next one may be under way together."""
-        if self.positions is None:
-            return len(self.order)
-        return max(1, self.positions // max(self._size(), LEAST_WIDTH))
-
-    def take(self, count: int) -> Sentences:
-        """The next `count` sentences, or as many as are left."""
-        size = self._size()
-        place = torch.tensor(self.order[self.begun : self.begun + count], dtype=torch.int64, device=self.device)
-        self.begun += len(place)
-        memory = self.model.encode(self.src[place, :size], self.src_lengths[place])
-        return Sentences(place, memory, self.limit[place], self.prefix[place])
-
-    def _size(self) -> int:
-        """S of the next sentence, which no later one exceeds."""
-        unit = self.model.source_unit
-        return min(-(-self.lengths[self.order[self.begun]] // unit) * unit, self.src.shape[1])
-
-
-@dataclass
-class Paths(Batched):
-    """Hypotheses under way or ended, w for each sentence, as tensors."""
-
-    tokens: Tensor
-    """(B, w, t) ids; `</s>` where it was chosen, NOTHING where a hypothesis was cut and after its end."""
-    token_log_probs: Tensor
-    """(B, w, t) float64, 0 where there is NOTHING."""
-    log_prob: Tensor
-    """(B, w) float64, their sum; -inf where there is no hypothesis."""
-
-    @classmethod
-    def empty(cls, sentences: int, width: int, device: torch.device, log_prob: float = 0.0) -> Self:
-        """`width` hypotheses without tokens for each sentence, or `width` places for some with `log_prob` -inf."""
-        return cls(
-            tokens=torch.zeros(sentences, width, 0, dtype=torch.int64, device=device),
-            token_log_probs=torch.zeros(sentences, width, 0, dtype=torch.float64, device=device),
-            log_prob=torch.full((sentences, width), log_prob, dtype=torch.float64, device=device),
-        )
-
-    @property
-    def width(self) -> int:
-        """w."""
-        return self.tokens.shape[1]
-
-    @property
-    def length(self) -> int:
-        """t."""
-        return self.tokens.shape[2]
-
-    def last(self, start_token: int) -> Tensor:
-        """(R,) the latest tokens."""
-        if self.length == 0:
-            return torch.full_like(self.log_prob, start_token, dtype=torch.int64).flatten()
-        return self.tokens[:, :, -1].flatten()
-
-    def ended(self) -> Tensor:
-        """(B, w) bool: nothing follows."""
-        if self.length == 0:
-            return torch.zeros_like(self.log_prob, dtype=torch.bool)
-        last = self.tokens[:, :, -1]
-        return (last == EOS) | (last == NOTHING)
-
-    def pick(self, order: Tensor) -> "Paths":
-        """The hypotheses `order` (B, n) of each sentence, in that order."""
-        return Paths(
-            tokens=self.tokens.take_along_dim(order.unsqueeze(2), dim=1),
-            token_log_probs=self.token_log_probs.take_along_dim(order.unsqueeze(2), dim=1),
-            log_prob=self.log_prob.gather(1, order),
-        )
-
-    def extend(self, token: Tensor, token_log_prob: Tensor) -> "Paths":
-        """Each hypothesis with one token (B, w) more."""
-        value = token_log_prob.double()
-        return Paths(
-            tokens=torch.cat([self.tokens, token.unsqueeze(2)], dim=2),
-            token_log_probs=torch.cat([self.token_log_probs, value.unsqueeze(2)], dim=2),
-            log_prob=self.log_prob + value,
-        )
-
-    def hypotheses(self, sentence: int, alpha: float) -> list[Hypothesis]:
-        """Those of one sentence, in order, scored under length penalty `alpha`."""
-        rows = zip(
-            self.tokens[sentence].tolist(),
-            self.token_log_probs[sentence].tolist(),
-            self.log_prob[sentence].tolist(),
-            strict=True,
-        )
-        return [hypothesis(tokens, values, log_prob, alpha) for tokens, values, log_prob in rows if log_prob != -math.inf]
-
-
 def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float, alpha: float) -> Hypothesis:
     """The hypothesis of one row of `Paths`."""
     if math.isnan(log_prob):
@@ -277,217 +124,3 @@ def hypothesis(tokens: list[int], token_log_probs: list[float], log_prob: float,
         finished=finished,
         token_log_probs=tuple(token_log_probs[:counted]),
     )
-
-
-@dataclass
-class Pool(Batched):
-    """Sentences that run together, all after as many steps, and what a search remembers of each; a subclass may remember more.
-
-    Who is over stays, and is computed in vain, until there are many: to move everything costs as much as some steps, and a kernel
-    is made for each number of rows.
-    """
-
-    sentences: Sentences
-    state: State
-    """w rows a sentence."""
-    live: Paths
-    over: Tensor
-    """(B,) bool: the sentence has been reported."""
-
-    def select(self, index: Tensor) -> Self:
-        rows = rows_of(index, self.live.width)
-        return replace(
-            self, **{each.name: chosen(getattr(self, each.name), rows if each.name == "state" else index) for each in fields(self)}
-        )
-
-    def report(self, results: list[list[Hypothesis]], paths: Paths, done: Tensor, alpha: float) -> None:
-        """Put the hypotheses `paths` of the sentences that are `done` (B,), and have not been reported, among `results`.
-
-        All leave the device together: each transfer from a GPU waits for it.
-        """
-        new = (done & ~self.over).nonzero().flatten()
-        self.over = self.over | done
-        ended = paths.select(new)
-        ended = Paths(ended.tokens.cpu(), ended.token_log_probs.cpu(), ended.log_prob.cpu())
-        for row, sentence in enumerate(self.sentences.place[new].tolist()):
-            results[sentence] = ended.hypotheses(row, alpha)
-
-    def shrunk(self, exactly: bool = False) -> Self:
-        """With as many places as the next of `rung` that suffices, or exactly as many as are needed."""
-        needed = len(self.over) - int(self.over.sum())
-        size = needed if exactly else rung(needed)
-        return self if size >= len(self.over) else self.select(self.over.byte().sort(stable=True).indices[:size])
-
-
-P = TypeVar("P", bound=Pool)
-
-STAGE = 16
-"""Steps after which a pool that has shrunk waits for others that have come as far."""
-
-
-def run(waiting: Waiting, begin: Callable[[Sentences], P], step: Callable[[P], bool]) -> None:
-    """Until all sentences are over. `step` makes one step of a pool, and says whether somebody has ended.
-
-    Most sentences end early and few late: what is left of a pool after a stage of steps is joined with what is left of others, so
-    that few steps are made for few rows. All of a pool have made as many steps: none pays for the length of another.
-    """
-    parked: dict[int, P] = {}
-    while waiting or parked:
-        pool = _next(parked, waiting)
-        if pool is None:
-            pool = begin(waiting.take(waiting.places()))
-        full = len(pool.over)
-        while True:
-            if step(pool):
-                pool = pool.shrunk()
-                if not len(pool.over):
-                    break
-            if pool.live.length % STAGE == 0 and (parked or waiting) and 2 * len(pool.over) < full:
-                pool, stage = pool.shrunk(exactly=True), pool.live.length
-                parked[stage] = parked[stage].join(pool) if stage in parked else pool
-                break
-
-
-def _next(parked: dict[int, P], waiting: Waiting) -> P | None:
-    """The pool to go on with, which is parked no longer; None: the one that begins next.
-
-    While sentences wait, it is one that is worth a pool, or the largest if there would be too many midway; then the one that has
-    come least far, for what is left of it will join the others.
-    """
-    if not parked:
-        return None
-    if not waiting:
-        return parked.pop(min(parked))
-    stage = max(parked, key=lambda each: len(parked[each].over))
-    many = sum(len(pool.over) for pool in parked.values()) >= waiting.places()
-    return parked.pop(stage) if many or 2 * len(parked[stage].over) >= waiting.places() else None
-
-
-def rung(count: int) -> int:
-    """The least of 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 … that is no smaller than `count`."""
-    power = 1 << (count - 1).bit_length() if count > 1 else count
-    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def in_chunks(function: Callable[..., tuple[Tensor, ...]], *rows: Tensor) -> tuple[Tensor, ...]:
-    """`function(*rows)`, computed on a CPU for `CHUNK` rows after the other.
-
-    It makes a vocabulary of numbers a row out of few, and few out of these: what leaves the cache in between is read again and
-    again (at 1,280 rows and 8,000 subwords the logits, their normalisation and the best ten take half the time in chunks).
-    """
-    if rows[0].device.type != "cpu" or len(rows[0]) <= CHUNK:
-        return function(*rows)
-    parts = [function(*chunk) for chunk in zip(*(torch.split(each, CHUNK) for each in rows), strict=True)]
-    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
-
-
-CHUNK = 128
-"""A multiple of `product.ROWS`, or rows would be filled up."""
-
-
-def constrain(log_probs: Tensor, tokens: Tensor, forced: Tensor, no_repeat_ngram: int) -> Tensor:
-    """`log_probs` (R, V), in which, in place, is set to -inf what may not follow the hypotheses `tokens` (R, t).
-
-    `forced` (R, 1) is the token that must follow, NOTHING where any may; (R, 0) once all prefixes are behind.
-    """
-    forced_log_probs = log_probs.gather(1, forced)
-    for symbol in (PAD, UNK, BOS):
-        log_probs[:, symbol] = -math.inf
-    if no_repeat_ngram:
-        ban_repeats(log_probs, tokens, no_repeat_ngram)
-    if forced.shape[1]:
-        is_forced = forced != NOTHING
-        log_probs.masked_fill_(is_forced, -math.inf)
-        log_probs.scatter_(1, forced, torch.where(is_forced, forced_log_probs, -math.inf))
-    return log_probs
-
-
-def ban_repeats(log_probs: Tensor, tokens: Tensor, size: int) -> None:
-    """Set to -inf each token of `log_probs` (R, V) that would end an n-gram of `size` for the second time in `tokens` (R, t).
-
-    `</s>` never stands in the tokens of a hypothesis under way, so it always remains possible.
-    """
-    if tokens.shape[1] < size:
-        return
-    ngrams = tokens.unfold(1, size, 1)  # (R, t - size + 1, size)
-    last = tokens[:, tokens.shape[1] - size + 1 :].unsqueeze(1)  # (R, 1, size - 1)
-    seen = (ngrams[:, :, :-1] == last).all(dim=2)
-    # Where nothing is seen the write goes to PAD, which is banned already: no data-dependent shape, so no wait for the device.
-    log_probs.scatter_(1, torch.where(seen, ngrams[:, :, -1], PAD), -math.inf)
-
-
-GROUP = 64
-"""Columns that `top` compares in one go: enough that few groups are left to sort, few enough that a group is cheap to open."""
-
-
-def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row of `values` (N, V), largest first, and their columns; of equal values the lower column first.
-
-    `torch.topk` leaves open which of equal values it takes, and in what order; a search that must not depend on the batch
-    cannot. On a GPU the choice among equals of the last remains topk's: to ask whether there are any would wait for the device
-    at each step, and the promise is for CPUs. Columns of -inf may come in any choice and order: they are no candidates.
-    """
-    count = min(count, values.shape[1])
-    found, columns = _largest(values, min(count + 1, values.shape[1]))  # one more shows whether the choice was free
-    columns, order = columns.sort(dim=1)
-    found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
-    columns = columns.gather(1, order)
-    if found.shape[1] > count and values.device.type == "cpu":
-        tied = (found[:, count - 1] == found[:, count]) & (found[:, count] > -math.inf)
-        if tied.any():  # rare in float32; then sort these rows whole
-            rows = tied.nonzero().squeeze(1)
-            found[rows], columns[rows] = (part[:, : count + 1] for part in values[rows].sort(dim=1, descending=True, stable=True))
-    return found[:, :count], columns[:, :count]
-
-
-def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`values.topk(count)`, but for the choice among equals of the last; on a CPU in a fraction of the time for a large V.
-
-    topk carries each of V numbers about with its column. Of groups of columns only those with the `count` largest maxima can
-    hold one of the `count` largest numbers, and maxima cost one pass.
-    """
-    groups = values.shape[1] // GROUP
-    if values.device.type != "cpu" or groups < 2 * count:
-        return values.topk(count, dim=1)
-    grouped = groups * GROUP
-    peaks = values[:, :grouped].view(len(values), groups, GROUP).amax(2)
-    chosen = peaks.topk(count, dim=1, sorted=False).indices
-    columns = (chosen * GROUP).unsqueeze(2) + torch.arange(GROUP)  # (N, count, GROUP)
-    rest = torch.arange(grouped, values.shape[1]).expand(len(values), -1)
-    columns = torch.cat([columns.flatten(1), rest], 1)
-    found, place = values.gather(1, columns).topk(count, dim=1)
-    return found, columns.gather(1, place)
-
-
-def first_of_largest(values: Tensor) -> Tensor:
-    """`values.argmax(1)`, the first of equals; on a CPU in a fraction of the time for a large V, as in `_largest`."""
-    groups = values.shape[1] // GROUP
-    if values.device.type != "cpu" or groups < 2:
-        return values.argmax(1)
-    grouped, rest = values[:, : groups * GROUP].view(len(values), groups, GROUP), values[:, groups * GROUP :]
-    peak, group = grouped.amax(2).max(1, keepdim=True)
-    inside = grouped.take_along_dim(group.unsqueeze(2), 1).squeeze(1).argmax(1, keepdim=True)
-    column: Tensor = group * GROUP + inside
-    if rest.shape[1]:
-        last, place = rest.max(1, keepdim=True)
-        column = torch.where(last > peak, groups * GROUP + place, column)
-    return column.squeeze(1)
-
-
-def end_where_full(values: Tensor, tokens: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
-    """Candidates (R, C) best first, `values` and `tokens`, changed where a hypothesis is `full` (R,): it ends here.
-
-    With `</s>` if that is the best candidate, else cut: NOTHING follows, at no cost.
-    """
-    cut = full & (tokens[:, 0] != EOS)
-    values = values.clone()
-    tokens = tokens.clone()
-    values[:, 0].masked_fill_(cut, 0.0)
-    tokens[:, 0].masked_fill_(cut, NOTHING)
-    values[:, 1:].masked_fill_(full.unsqueeze(1), -math.inf)
-    return values, tokens
-
-
-def rows_of(sentences: Tensor, width: int) -> Tensor:
-    """The rows of `sentences` (B,), where each has `width` rows."""
-    return (sentences.unsqueeze(1) * width + torch.arange(width, device=sentences.device)).flatten()

@@ -18,23 +18,10 @@ from torch import Tensor
 
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq, State
-from nmt.search.base import (
-    NOTHING,
-    Hypothesis,
-    Paths,
-    Pool,
-    Sentences,
-    Waiting,
-    check_n_best,
-    check_options,
-    constrain,
-    end_where_full,
-    in_chunks,
-    length_penalty,
-    run,
-    top,
-)
+from nmt.search.base import NOTHING, Hypothesis, check_n_best, check_options, length_penalty
+from nmt.search.candidates import constrain, end_where_full, in_chunks, top
 from nmt.search.greedy import Greedy
+from nmt.search.pool import Paths, Pool, Sentences, Waiting, run
 
 
 @dataclass
@@ -112,10 +99,7 @@ class Beam:
             pool.live, rows = best_live(candidates, rows, min(self.size, candidates.width - pool.live.width))
             pool.state = reorder(state, rows.flatten(), len(token))
             done = self.done(pool.live, pool.finished, pool.sentences.limit, penalties)
-            news = bool((done > pool.over).any())
-            if news:
-                pool.report(results, pool.finished, done, self.length_penalty)
-            return news
+            return pool.report(results, pool.finished, done, self.length_penalty)
 
         run(waiting, begin, step)
         return results

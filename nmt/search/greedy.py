@@ -11,21 +11,9 @@ import torch
 from torch import Tensor
 
 from nmt.models.base import Seq2Seq
-from nmt.search.base import (
-    NOTHING,
-    Hypothesis,
-    Paths,
-    Pool,
-    Sentences,
-    Waiting,
-    check_n_best,
-    check_options,
-    constrain,
-    end_where_full,
-    first_of_largest,
-    in_chunks,
-    run,
-)
+from nmt.search.base import NOTHING, Hypothesis, check_n_best, check_options
+from nmt.search.candidates import constrain, end_where_full, first_of_largest, in_chunks
+from nmt.search.pool import Paths, Pool, Sentences, Waiting, run
 
 
 @dataclass
@@ -109,11 +97,7 @@ def walk(
 
         value, token = in_chunks(follow, hidden, paths.tokens.flatten(0, 1), sentences.forced(paths), pool.streams.flatten())
         pool.live = extended(paths, *end_where_full(value, token, sentences.full(paths)))
-        done = pool.live.ended().all(dim=1)
-        news = bool((done > pool.over).any())
-        if news:
-            pool.report(results, pool.live, done, alpha)
-        return news
+        return pool.report(results, pool.live, pool.live.ended().all(dim=1), alpha)
 
     run(waiting, begin, step)
     return results

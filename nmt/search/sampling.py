@@ -22,8 +22,10 @@ from torch import Tensor
 
 from nmt.errors import UsageError
 from nmt.models.base import Seq2Seq
-from nmt.search.base import Hypothesis, Waiting, check_n_best, check_options, top
+from nmt.search.base import Hypothesis, check_n_best, check_options
+from nmt.search.candidates import top
 from nmt.search.greedy import best, walk
+from nmt.search.pool import Waiting
 
 
 @dataclass(frozen=True)

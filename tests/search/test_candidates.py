@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.search.base import ban_repeats, top
+from nmt.search.candidates import ban_repeats, top
 
 
 @given(
