@@ -112,7 +112,7 @@ def _explain(error: Exception) -> int:
     # click's UsageError: some versions of typer have a click of their own, and do not export it.
     usage: Any = typer.BadParameter.__base__
     if isinstance(error, usage):
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).replace("Value error, ", "")  # typer's word for what is refused
         where = error.ctx.command_path if error.ctx else "nmt"
         fail(f"{message[:1].lower()}{message[1:].rstrip('.')} (see {where} --help)")
         return 2

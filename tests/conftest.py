@@ -55,6 +55,27 @@ def model(backend: str) -> Seq2Seq:
     return network(backend)
 
 
+ODD: list[tuple[str, dict[str, object]]] = [
+    ("transformer", {"width": 50, "heads": 5}),
+    ("transformer", {"width": 30, "heads": 6}),
+    ("transformer", {"width": 62, "heads": 2}),
+    ("rnn", {"width": 33, "embedding": 20}),
+    ("rnn", {"width": 50, "embedding": 5, "cell": "lstm"}),
+    ("rnn", {"width": 33, "embedding": 50, "attention": "bilinear"}),
+    ("rnn", {"width": 35, "embedding": 9, "attention": "dot", "cell": "rnn"}),
+    ("rnn", {"width": 16, "embedding": 16, "attention": "scaled-dot"}),
+    ("rnn", {"width": 5, "embedding": 3, "attention": "dot"}),
+]
+"""Networks whose attention has rows that begin at no whole 16 bytes, or small products for short sources only."""
+
+
+@pytest.fixture(params=ODD, ids=lambda each: "-".join([each[0], *map(str, each[1].values())]))
+def odd(request: pytest.FixtureRequest) -> Seq2Seq:
+    """A network of each of these shapes in turn."""
+    backend, settings = request.param
+    return network(backend, **settings)
+
+
 def sources(lengths: Sequence[int], vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor, Tensor]:
     """Random src (B, S) of these lengths, EOS counted, and src_lengths (B,)."""
     generator = torch.Generator().manual_seed(seed)

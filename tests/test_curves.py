@@ -15,11 +15,11 @@ import torch
 from matplotlib.image import imread
 from torch import Tensor
 
-from nmt import floor
+from nmt import curves, floor
 from nmt.config import Config, Layer, resolve
 from nmt.curves import AXES, DECODING, LENGTH, Cached, Curve, Recomputing, State, made_up, works
+from nmt.models.attention import BLOCK, NARROWEST
 from nmt.models.base import Seq2Seq
-from nmt.models.transformer import block
 from nmt.plot import draw
 from nmt.vocab import EOS, SYMBOLS
 from tests.command_line import out, refused
@@ -27,7 +27,7 @@ from tests.conftest import prefixes, sources
 from tests.toys import TINY, config
 
 L, V = 1, 50
-D, INNER = 16, 32
+D, INNER, HEADS = 16, 32, 2
 """Of `TINY["transformer"]`."""
 
 
@@ -132,9 +132,10 @@ def test_a_step_without_cache_makes_the_products_of_all_before_it(capsys: pytest
     linear, output = 6 * D * D + 2 * D * INNER, D * V
     for point in found["points"]:
         at = point["at"]
-        blocks = -(-at // block(D // 2)) * block(D // 2)  # attention runs over all of a cache, hidden positions too
-        cached = L * (linear + 2 * blocks * D + 2 * LENGTH * D) + output
-        anew = L * (at * linear + at * (2 * at * D + 2 * LENGTH * D)) + output
+        blocks = -(-at // BLOCK) * BLOCK  # attention runs over all of a cache, hidden positions too
+        kept = HEADS * NARROWEST  # what keys and values of such narrow heads are filled up to
+        cached = L * (linear + 2 * blocks * kept + 2 * LENGTH * kept) + output
+        anew = L * (at * linear + at * (2 * at * kept + 2 * LENGTH * kept)) + output
         assert point["with_cache"]["flops"] == 2 * rows * cached
         assert point["without_cache"]["flops"] == 2 * rows * anew
         times = [point[way]["milliseconds"] for way in ("without_cache", "with_cache")]
@@ -167,7 +168,9 @@ def test_both_ways_take_the_steps_that_are_asked_for(model: Seq2Seq) -> None:
             torch.testing.assert_close(taken[int(number)], expected[:, at - 1])
 
 
-def test_more_passes_are_made_while_there_is_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_passes_are_made_while_there_is_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(curves, "seconds", lambda: next(clock) / 1000)
     line = [word if word != "0" else "0.1" for word in words("decoding=1,2", "rnn", "--batch-tokens", "32")]
     assert measured(capsys, *line)["times"] > 1
 

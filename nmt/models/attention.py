@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.activation import tanh
-from nmt.models.base import Linear
+from nmt.models.base import Linear, fitted
 from nmt.models.steps import batched, linear
 
 
@@ -39,12 +39,36 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(hidden, 0)
 
 
+BLOCK = 16
+"""Of so many positions each are sources and caches in translation: attention runs over whole blocks, hidden positions too.
+
+Kernels take 16 numbers at a time, and what is left over one by one, which costs five times as much. A whole block of hidden ones
+adds zeros to sums and changes no bit of them.
+"""
+NARROWEST = 28
+"""torch multiplies small matrices (n · k · m < 400) of a batch by itself, and others in MKL, which rounds otherwise. One query of
+at least this width makes one of the others with a block of keys, however many blocks there are."""
+ALIGNED = 4
+"""MKL rounds by whether a row begins at whole 16 bytes, which for other widths depends on the rows before it."""
+
+
+def laid_out(vectors: Tensor) -> Tensor:
+    """Keys or values (..., n) as they are kept for translation on a CPU: with zeros after the n numbers, where that lets each
+    sentence's products run in one kernel whatever its company.
+    """
+    if torch.is_grad_enabled() or vectors.device.type != "cpu":
+        return vectors
+    size = vectors.shape[-1]
+    return fitted(vectors, -1, max(NARROWEST, size + -size % ALIGNED))
+
+
 def batched_product(left: Tensor, right: Tensor, bias: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """left (B, T, n) times right (B, n, S), times `scale` and with `bias` added where there is one; each pair's result is the same
-    to the last bit whatever B, if the rows of both are of whole 16 bytes.
+    to the last bit whatever B, if keys and values are `laid_out` and positions come in whole blocks.
 
-    A batch of one runs in another kernel than all others and rounds otherwise, so it is made two.
+    left is filled up to right's n. A batch of one runs in another kernel than all others and rounds otherwise, so it is made two.
     """
+    left = fitted(left, -1, right.shape[1])
     alone = len(left) == 1
     if alone:
         left, right = left.expand(2, -1, -1), right.expand(2, -1, -1)
@@ -100,7 +124,7 @@ class Dot(Score):
             raise ValueError(f"a dot product of a query of width {query_width} and a key of width {key_width}")
 
     def prepare(self, key: Tensor) -> Tensor:
-        return key
+        return laid_out(key)
 
     def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
         return batched(batched_product, prepared.transpose(1, 2), steps)
@@ -114,8 +138,7 @@ class Bilinear(Score):
         self.key = Linear(key_width, query_width, bias=False)
 
     def prepare(self, key: Tensor) -> Tensor:
-        prepared: Tensor = self.key(key)
-        return prepared
+        return laid_out(self.key(key))
 
     def over(self, prepared: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
         return batched(batched_product, prepared.transpose(1, 2), steps)
@@ -125,7 +148,7 @@ class ScaledDot(Dot):
     """`query · key / √k`: entries of variance 1 give scores of variance 1, whatever the width (Vaswani 2017, 3.2.1)."""
 
     def prepare(self, key: Tensor) -> Tensor:
-        return key / math.sqrt(key.shape[-1])
+        return laid_out(key / math.sqrt(key.shape[-1]))
 
 
 SCORES: dict[str, type[Score]] = {"additive": Additive, "dot": Dot, "bilinear": Bilinear, "scaled-dot": ScaledDot}

@@ -98,7 +98,9 @@ def _join(value: Any, other: Any) -> Any:
 def fitted(value: Tensor, dim: int, size: int, fill: float = 0) -> Tensor:
     """`value` with `size` places in dimension `dim` < 0: the first of them, or all, and after them `fill`."""
     missing = size - value.shape[dim]
-    return value.narrow(dim, 0, size) if missing <= 0 else F.pad(value, (0, 0) * (-dim - 1) + (0, missing), value=fill)
+    if missing == 0:
+        return value
+    return value.narrow(dim, 0, size) if missing < 0 else F.pad(value, (0, 0) * (-dim - 1) + (0, missing), value=fill)
 
 
 @dataclass
@@ -198,13 +200,13 @@ class Linear(nn.Linear):
 
 
 def replace_linear(model: nn.Module, replacement: Callable[[Linear], nn.Module]) -> None:
-    """Put what `replacement` makes of it in the place of each linear layer of `model` but those with one output.
+    """Put what `replacement` makes of it in the place of each linear layer of `model` but those with one input or one output.
 
-    These multiply no matrices.
+    These multiply no matrices; torch's integer product of one input is even wrong (2.13).
     """
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, Linear) and child.out_features > 1:
+            if isinstance(child, Linear) and min(child.in_features, child.out_features) > 1:
                 setattr(parent, name, replacement(child))
 
 

@@ -23,6 +23,6 @@ class PackedLinear(nn.Module):
 
 
 def pack(model: nn.Module) -> None:
-    """Replace all linear layers of `model` but those with one output, where oneDNN is available."""
+    """Replace all linear layers of `model` but those with one input or output, where oneDNN is available."""
     if product.available():
         replace_linear(model, PackedLinear)

@@ -50,5 +50,5 @@ def available() -> bool:
 
 
 def quantize(model: nn.Module) -> None:
-    """Replace all linear layers of `model` but those with one output, which multiply no matrices. Attention stays as it is."""
+    """Replace all linear layers of `model` but those of one input or output, which are no matrices. Attention stays as it is."""
     replace_linear(model, IntegerLinear)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.models import base, steps
 from nmt.models.activation import tanh
-from nmt.models.attention import SCORES, attend, batched_product, padding_mask
+from nmt.models.attention import BLOCK, SCORES, attend, batched_product, laid_out, padding_mask
 from nmt.models.base import Linear, fitted
 from nmt.models.recurrent import CELLS, Recurrent, orthogonal
 from nmt.vocab import BOS, EOS
@@ -89,7 +89,7 @@ class AttentionMemory(Memory):
     keys: Tensor
     """(B, S, n): `Score.prepare` of the states."""
     values: Tensor
-    """(B, S, Gd + e): the states times every matrix that reads c_t."""
+    """(B, S, Gd + e, or more: `laid_out`): the states times every matrix that reads c_t."""
     mask: Tensor
     """Bool (B, 1, S): real positions."""
 
@@ -189,13 +189,14 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         return AttentionMemory(
             context=last[:, -width:],  # ←h_1, or →h_S where there is one direction
             keys=self.score.prepare(keys),
-            values=self.values(states),
+            values=laid_out(self.values(states)),
             mask=padding_mask(lengths, states.shape[1]).unsqueeze(1),
         )
 
     def _attending_layer(self, embedded: Tensor, state: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """state (R, P, d) -> s (R, T, d), the readout's share of c (R, T, e), weights (R, T, S), state after the last."""
         width = self.shape[-1]
+        shares = [self.cell.gates * width, embedded.shape[-1]]
         sentences = len(memory.keys)
         size = embedded.shape[1]
         scores = self.score.over(memory.keys, size)
@@ -206,7 +207,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
         for inputs in self.inputs(embedded.transpose(0, 1)).unbind(0):
             query = parts[0].reshape(sentences, -1, width)  # (B, K, d): K hypotheses are K queries
             context, weight = attend(scores, query, read, memory.mask)
-            to_gates, to_readout = torch.split(context.flatten(0, 1), [self.cell.gates * width, embedded.shape[-1]], -1)
+            to_gates, to_readout = torch.split(fitted(context, -1, sum(shares)).flatten(0, 1), shares, -1)
             parts = self.cell.advance(inputs + to_gates, hidden(parts[0]), parts)
             outputs.append(parts[0])
             contexts.append(to_readout)
@@ -228,7 +229,7 @@ class AttentionDecoder(Decoder[AttentionMemory]):
 class Rnn(base.Seq2Seq):
     """The recurrent backend. `hidden` is e wide: what the output matrix reads."""
 
-    source_unit = 16  # kernels take so many numbers at a time: a whole block that is masked adds zeros to sums, and changes no bit
+    source_unit = BLOCK
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv 1706.03762), post-norm, with cached decoding.
 
-Legend: B sentences, S source positions, T target positions, R = K·B decoder rows, d width, H heads, h = d/H, V vocabulary,
-L decoder layers, C positions a cache has room for.
+Legend: B sentences, S source positions, T target positions, R = K·B decoder rows, d width, H heads, h = d/H, w what keys and values
+are wide as they are kept (`laid_out`; else h), V vocabulary, L decoder layers, C positions a cache has room for.
 
 The attention projections have no biases, as in the paper; on the keys it would change nothing (softmax ignores what all keys
 share). Queries, keys and values of a layer are one matrix product; so are the memory's keys and values for all decoder layers.
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models import base
-from nmt.models.attention import batched_product, causal_mask, padding_mask
+from nmt.models.attention import BLOCK, batched_product, causal_mask, laid_out, padding_mask
 from nmt.models.base import Linear, fitted
 from nmt.vocab import BOS, EOS, PAD
 
@@ -95,14 +95,15 @@ def _bias(mask: Tensor | None, like: Tensor) -> Tensor:
 
 
 def _weights(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
-    """query (B, H, T, h), key (B, H, S, h), bias broadcast to (B·H, T, S) -> softmax(Q Kᵀ / √h + bias) (B·H, T, S)."""
+    """query (B, H, T, h), key (B, H, S, w), bias broadcast to (B·H, T, S) -> softmax(Q Kᵀ / √h + bias) (B·H, T, S)."""
     left, right = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
     return batched_product(left, right, bias, query.shape[-1] ** -0.5).softmax(-1)
 
 
 def _written_out(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
     """Attention as two products and a softmax, (B, H, T, h). Bits of a sentence depend on T and S, not on its company."""
-    return batched_product(_weights(query, key, bias), value.flatten(0, 1)).view_as(query)
+    read = batched_product(_weights(query, key, bias), value.flatten(0, 1))
+    return fitted(read, -1, query.shape[-1]).view_as(query)
 
 
 class Heads(nn.Module):
@@ -119,13 +120,15 @@ class Heads(nn.Module):
         return x.view(*x.shape[:2], self.heads, -1)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """query (B, H, T, h), key and value (B, H, S, h), mask as `Transformer.mask` gives it -> (B, H, T, h)."""
+        """query (B, H, T, h), key and value (B, H, S, w), mask as `Transformer._mask` gives it -> (B, H, T, h)."""
         if _fused(query, self.training):
             dropout = self.dropout if self.training else 0.0
             return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
         if causal:
             mask = _bias(causal_mask(query.shape[2], query.device), query)
-        return _written_out(query, key, value, _bias(None, query) if mask is None else mask.view(-1, *mask.shape[-2:]))
+        return _written_out(
+            query, laid_out(key), laid_out(value), _bias(None, query) if mask is None else mask.view(-1, *mask.shape[-2:])
+        )
 
     def join(self, read: Tensor) -> Tensor:
         """(B, H, T, h) -> (B, T, d)."""
@@ -147,12 +150,12 @@ class SelfAttention(Heads):
         return self.join(self.attend(query, key, value, mask, causal))
 
     def step(self, x: Tensor, cache: Tensor, position: int, mask: Tensor | None) -> Tensor:
-        """x (R, d) at `position`, which is written into cache (R, H, C, 2h); mask (1, C) of the positions so far -> (R, d)."""
-        fused = self.inputs(x).view(len(x), self.heads, 1, -1)
-        size = fused.shape[-1] // 3
+        """x (R, d) at `position`, which is written into cache (R, H, C, 2w); mask (1, C) of the positions so far -> (R, d)."""
+        parts, size = self.inputs(x).view(len(x), self.heads, 3, -1), cache.shape[-1] // 2
+        fused = fitted(parts, -1, size).view(len(x), self.heads, 1, -1)
         cache[:, :, position : position + 1] = fused[..., size:]
-        read = self.attend(fused[..., :size], cache[..., :size], cache[..., size:], mask)
-        output: Tensor = self.output(read.view_as(x))
+        read = self.attend(fused[..., : parts.shape[-1]], cache[..., :size], cache[..., size:], mask)
+        output: Tensor = self.output(read.reshape(x.shape))
         return output
 
 
@@ -168,11 +171,11 @@ class CrossAttention(Heads):
         return self.split(self.query(x).view(sentences, -1, x.shape[-1])).transpose(1, 2)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (R, T, d) or (R, d), key and value (B, H, S, h) -> the same shape."""
+        """x (R, T, d) or (R, d), key and value (B, H, S, w) -> the same shape."""
         return self.join(self.attend(self.project(x, len(key)), key, value, mask)).view_as(x)
 
     def weights(self, x: Tensor, key: Tensor, real: Tensor) -> Tensor:
-        """x (R, T, d), key (B, H, S, h), real (B, S) -> (R, T, S), the mean of the heads."""
+        """x (R, T, d), key (B, H, S, w), real (B, S) -> (R, T, S), the mean of the heads."""
         bias = _bias(real, x).repeat_interleave(self.heads, 0).unsqueeze(1)
         heads = _weights(self.project(x, len(key)), key, bias).view(*key.shape[:2], -1, key.shape[2])
         return heads.mean(1).view(*x.shape[:2], -1)
@@ -235,13 +238,13 @@ class DecoderLayer(nn.Module):
         self.after_feed_forward = Residual(settings.width, settings.dropout)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """All positions: x (R, T, d); key and value (B, H, S, h) and mask (B, H, 1, S) of the memory -> (R, T, d)."""
+        """All positions: x (R, T, d); key and value (B, H, S, w) and mask (B, H, 1, S) of the memory -> (R, T, d)."""
         return self._read(self._reflect(x), key, value, mask)
 
     def step(
         self, x: Tensor, cache: Tensor, position: int, past: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> Tensor:
-        """One position: x (R, d) -> (R, d); the earlier ones are in cache (R, H, C, 2h), where `past` (1, C) is their mask."""
+        """One position: x (R, d) -> (R, d); the earlier ones are in cache (R, H, C, 2w), where `past` (1, C) is their mask."""
         return self._read(self.after_attention(x, self.attention.step(x, cache, position, past)), key, value, mask)
 
     def weights(self, x: Tensor, key: Tensor, real: Tensor) -> Tensor:
@@ -264,9 +267,9 @@ class Memory(base.Memory):
     """The encoder's output as the decoder layers read it."""
 
     keys: list[Tensor]
-    """(B, H, S, h) for each decoder layer."""
+    """(B, H, S, w) for each decoder layer."""
     values: list[Tensor]
-    """(B, H, S, h) for each decoder layer."""
+    """(B, H, S, w) for each decoder layer."""
     real: Tensor
     """Bool (B, S): no padding."""
     mask: Tensor | None
@@ -275,8 +278,7 @@ class Memory(base.Memory):
     def join(self, other: Self) -> Self:
         """S is what the longest source needs, in whole blocks."""
         longest = max(int(each.real.sum(1).max()) for each in (self, other))
-        unit = block(self.keys[0].shape[-1])
-        size = -(-longest // unit) * unit
+        size = -(-longest // BLOCK) * BLOCK
         return super(Memory, self._fitted(size)).join(other._fitted(size))
 
     def _fitted(self, size: int) -> Self:
@@ -291,27 +293,14 @@ class State(base.State):
     """Keys and values of the positions so far, side by side."""
 
     caches: list[Tensor]
-    """(R, H, C, 2h) for each decoder layer; what stands at `position` and after is finite, and without meaning."""
+    """(R, H, C, 2w) for each decoder layer; what stands at `position` and after is finite, and without meaning."""
     position: int
-
-
-BLOCK = 16
-"""Of so many positions each are sources and caches in translation: attention runs over whole blocks, hidden positions too.
-
-Kernels take 16 numbers at a time, and what is left over one by one, which costs five times as much. A whole block of hidden ones
-adds zeros to sums and changes no bit of them.
-"""
-LEAST_PRODUCT = 400
-"""torch multiplies smaller matrices (n · k · m) of a batch by itself, and larger ones in MKL, which rounds otherwise."""
-
-
-def block(size: int) -> int:
-    """The least multiple of `BLOCK` positions whose keys, h = `size` wide, make one of the larger products with a query."""
-    return -(-LEAST_PRODUCT // (BLOCK * size)) * BLOCK
 
 
 class Transformer(base.Seq2Seq):
     """The Transformer backend."""
+
+    source_unit = BLOCK
 
     def __init__(self, settings: Settings, src_vocab: int, tgt_vocab: int, shared_vocab: bool) -> None:
         super().__init__()
@@ -336,7 +325,6 @@ class Transformer(base.Seq2Seq):
         # Layer by layer, keys then values.
         self.memory = _xavier(Linear(width, decoder_layers * 2 * width, bias=False), blocks=2 * decoder_layers)
         self.heads = settings.heads
-        self.source_unit = block(width // settings.heads)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Memory:
         size = src.shape[1]
@@ -348,7 +336,7 @@ class Transformer(base.Seq2Seq):
         parts = self.memory(x).chunk(2 * len(self.decoder), -1)
         heads = [part.view(len(src), size, self.heads, -1).transpose(1, 2) for part in parts]
         if not self.training:  # each step reads them, so they are laid out for it once
-            heads = [part.contiguous() for part in heads]
+            heads = [laid_out(part).contiguous() for part in heads]
         return Memory(heads[::2], heads[1::2], real, mask)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:  # type: ignore[override]  # of our own encode
@@ -359,12 +347,12 @@ class Transformer(base.Seq2Seq):
 
     def start(self, memory: Memory) -> State:  # type: ignore[override]  # of our own encode
         rows, heads, _, size = memory.keys[0].shape
-        return State([key.new_zeros(rows, heads, self.source_unit, 2 * size) for key in memory.keys], 0)
+        return State([key.new_zeros(rows, heads, BLOCK, 2 * size) for key in memory.keys], 0)
 
     def step(self, token: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:  # type: ignore[override]  # of our own
         position, caches = state.position, state.caches
         if position == caches[0].shape[2]:
-            caches = [F.pad(cache, (0, 0, 0, self.source_unit)) for cache in caches]
+            caches = [F.pad(cache, (0, 0, 0, BLOCK)) for cache in caches]
         x = self._embed(self.tgt_embedding(token), position, 1)
         past = self._mask((torch.arange(caches[0].shape[2], device=x.device) <= position).unsqueeze(0), x)
         for layer, cache, key, value in zip(self.decoder, caches, memory.keys, memory.values, strict=True):

@@ -212,6 +212,11 @@ def test_no_bit_depends_on_the_company(backend: str, size: int, width: int, thre
     check_company(build(backend, settings, vocabulary, vocabulary, True).eval(), size, width, vocabulary)
 
 
+@pytest.mark.parametrize(("size", "width"), [(9, 1), (33, 5)])
+def test_no_bit_depends_on_the_company_in_odd_widths(odd: Seq2Seq, size: int, width: int) -> None:
+    check_company(odd, size, width, VOCABULARY)
+
+
 @pytest.mark.parametrize("wrap", [Uncached, lambda model: Ensemble([model, model, model])], ids=["uncached", "ensemble"])
 def test_no_bit_depends_on_the_company_around_a_network(model: Seq2Seq, wrap: type[Uncached], threads: int) -> None:
     check_company(wrap(model), 6, 5, VOCABULARY)

@@ -67,3 +67,14 @@ def test_a_whole_network(backend: str) -> None:
         found = model.log_probs(model(src, lengths, prefix))
     assert not any(isinstance(each, Linear) and each.out_features > 1 for each in model.modules())
     assert 0 < (found - right).abs().max() < 0.3
+
+
+def test_a_network_of_one_number() -> None:
+    """torch 2.13 multiplies integers wrongly where there is one input."""
+    integers = network("rnn", width=1, embedding=1)
+    quantize(integers)
+    src, lengths = sources([4, 2])
+    prefix = prefixes(integers, 2, 3)
+    with torch.inference_mode():
+        right = network("rnn", width=1, embedding=1)(src, lengths, prefix)
+        torch.testing.assert_close(integers(src, lengths, prefix), right, atol=0.02, rtol=0)

@@ -43,9 +43,21 @@ def in_units(model: Seq2Seq, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
     return fitted(src, -1, -(-max(lengths) // model.source_unit) * model.source_unit, PAD), src_lengths
 
 
+MANY = [7, 3, 65, 1, 2, 30, 6, 40, 4]
+
+
 @every_search
-@pytest.mark.parametrize("lengths", [[7] * 9, [7, 3, 65, 1, 2, 30, 6, 40, 4]], ids=["one length", "many"])
+@pytest.mark.parametrize("lengths", [[7] * 9, MANY], ids=["one length", "many"])
 def test_company_changes_no_bit(model: Seq2Seq, search: Search, lengths: list[int]) -> None:
+    check_company(model, search, lengths)
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(3, 1.0)], ids=str)
+def test_company_changes_no_bit_in_odd_widths(odd: Seq2Seq, search: Search) -> None:
+    check_company(odd, search, MANY)
+
+
+def check_company(model: Seq2Seq, search: Search, lengths: list[int]) -> None:
     src, src_lengths = in_units(model, lengths)
     together = search(model, src, src_lengths, LIMITS)
     for row, length in enumerate(lengths):
