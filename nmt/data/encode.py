@@ -40,9 +40,9 @@ class Encoder:
 
     def encode(self, pairs: Pairs) -> Encoded:
         """The ids of all `pairs`."""
-        source = self.source.encode_batch(pairs.source)
-        target = self.target.encode_batch(pairs.target)
-        return Encoded(pairs, Sequences.of(source), Sequences.of(target))
+        source = Sequences.of(self.source.encode_batch(pairs.source))
+        target = Sequences.of(self.target.encode_batch(pairs.target))
+        return Encoded(pairs, source, target)
 
     def fit(self, encoded: Encoded, drops: Drops) -> Encoded:
         """The pairs that can be trained on; the others are added to `drops`."""

@@ -37,7 +37,7 @@ class SideStatistics:
         self._words += sum(len(line.split()) for line in lines)
         unknown = np.flatnonzero(ids.tokens == UNK)
         self._unknown += len(unknown)
-        for i in np.unique(np.searchsorted(ids.offsets, unknown, "right") - 1):
+        for i in set((np.searchsorted(ids.offsets, unknown, "right") - 1).tolist()):
             self._characters.update(self._subword.uncovered(lines[i]))
         for i in range(-self._lines % self._stride, len(lines), self._stride):
             self._tried += 1
