@@ -1,8 +1,10 @@
 """Pairs of lines to pairs of ids: what can be trained on goes into the shards, the rest is counted by reason."""
 
+import gc
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,6 +99,17 @@ def write_valid(directory: Path, chunks: Iterable[Pairs], encoder: Encoder) -> t
     return Split(size, writer.sizes, drops), distinct
 
 
+@contextmanager
+def _lists_at_ease() -> Iterator[None]:
+    """Let Python look for unreachable cycles less often: a list of ids for each line, gone at once, has it look all the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def write_train(
     directory: Path,
     corpus: Corpus,
@@ -114,6 +127,7 @@ def write_train(
     drops = text_filter.drops
     repeated = 0
     with (
+        _lists_at_ease(),
         ParallelWriter.create(directory, "train", len(encoder.source), len(encoder.target)) as writer,
         ThreadPoolExecutor(encoder.threads) as beside,
     ):
