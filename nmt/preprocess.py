@@ -7,6 +7,7 @@ subword model on a sample, encode. The same text and seed give the same bytes, w
 import hashlib
 import heapq
 import math
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import nmt
-from nmt.data.corpus import REASONS, Corpus, Drops, Pair, TextFilter
+from nmt.data.corpus import REASONS, Corpus, Drops, Pair, Pairs, TextFilter
 from nmt.data.encode import Encoder, Split, write_train, write_valid
 from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, write_json
 from nmt.data.report import Report, SideStatistics
@@ -157,10 +158,11 @@ def preprocess(options: Options, voice: Voice) -> Report:
         else:
             reserved = survey.candidates[: _valid_size(survey, options, voice)]
         vocabulary = borrowed or _train_vocabulary(corpus, survey, {pair.number for pair in reserved}, options, voice)
-        encoder = Encoder(vocabulary.source, vocabulary.target, options.max_length, options.max_ratio, options.workers or -1)
+        threads = options.workers or os.cpu_count() or 1
+        encoder = Encoder(vocabulary.source, vocabulary.target, options.max_length, options.max_ratio, threads)
         if given is not None:
             aside: set[int] = set()
-            valid, valid_pairs = write_valid(directory, ((chunk.source, chunk.target) for chunk in given.chunks()), encoder)
+            valid, valid_pairs = write_valid(directory, (chunk.pairs for chunk in given.chunks()), encoder)
         else:
             held_out = _choose(survey.candidates, len(reserved), encoder)
             if len(held_out) < len(reserved):
@@ -168,9 +170,8 @@ def preprocess(options: Options, voice: Voice) -> Report:
                     f"{len(held_out):,} pairs are set aside for validation, not {len(reserved):,}: "
                     f"of the {len(survey.candidates):,} drawn for it, the others are empty or too long once they are subwords"
                 )
-            aside = {pair.number for pair in held_out}
-            texts = [pair.source for pair in held_out], [pair.target for pair in held_out]
-            valid, valid_pairs = write_valid(directory, [texts], encoder)
+            aside = set(held_out.numbers)
+            valid, valid_pairs = write_valid(directory, [held_out], encoder)
         sides = _statistics(survey, vocabulary)
         with voice.progress("encoding", "pairs", survey.read) as progress:
             train, repeated = write_train(
@@ -203,18 +204,18 @@ def _survey(corpus: Corpus, options: Options, voice: Voice) -> Survey:
     read = text = 0
     with voice.progress("reading", "pairs") as progress:
         for chunk in corpus.chunks():
-            for lines, digest in zip((chunk.source, chunk.target), hashes, strict=True):
-                digest.update("".join(f"{line}\n" for line in lines).encode())
+            for lines, digest in zip((chunk.pairs.source, chunk.pairs.target), hashes, strict=True):
+                digest.update("\n".join([*lines, ""]).encode())
             kept = text_filter.keep(chunk)
-            read += len(chunk.source)
+            read += len(chunk.pairs)
             text += len(kept)
-            for pair in kept:
+            for i in range(len(kept)):  # not of each pair: few become objects
                 key = -chosen.random()
                 if len(heap) < most:
-                    heapq.heappush(heap, (key, pair))
+                    heapq.heappush(heap, (key, kept[i]))
                 elif most and key > heap[0][0]:
-                    heapq.heapreplace(heap, (key, pair))
-            progress.advance(len(chunk.source))
+                    heapq.heapreplace(heap, (key, kept[i]))
+            progress.advance(len(chunk.pairs))
     if not read:
         raise NmtError(f"{corpus.source.name} and {corpus.target.name} hold no lines")
     if not text:
@@ -227,7 +228,7 @@ def _check_given(given: Corpus, voice: Voice) -> None:
     """Read the validation files once, before the work: nothing of them is left out, but they must belong together."""
     pairs = damaged = 0
     for chunk in given.chunks():
-        pairs += len(chunk.source)
+        pairs += len(chunk.pairs)
         damaged += len(chunk.damaged)
     if not pairs:
         raise NmtError(f"{given.source.name} and {given.target.name} hold no lines")
@@ -314,20 +315,20 @@ def _sample(corpus: Corpus, reserved: set[int], size: int, population: int, opti
     chosen = random.Random(f"vocabulary {options.seed}")
     text_filter = TextFilter(options.dedup)
     for chunk in corpus.chunks():
-        for pair in text_filter.keep(chunk):
-            if pair.number in reserved:
-                continue
+        kept = text_filter.keep(chunk).without(reserved)
+        for i in range(len(kept)):
             if chosen.random() * population < size:
-                yield pair
+                yield kept[i]
                 size -= 1
                 if not size:
                     return
             population -= 1
 
 
-def _choose(candidates: list[Pair], size: int, encoder: Encoder) -> list[Pair]:
+def _choose(candidates: list[Pair], size: int, encoder: Encoder) -> Pairs:
     """The first `size` candidates that can be trained on, in the order of the corpus."""
-    return sorted(encoder.fit(encoder.encode(candidates), Drops()).pairs[:size])
+    fit = encoder.fit(encoder.encode(Pairs.of(candidates)), Drops()).pairs
+    return Pairs.of(sorted(fit[i] for i in range(min(size, len(fit)))))
 
 
 def _statistics(survey: Survey, vocabulary: Vocabulary) -> tuple[SideStatistics, SideStatistics]:

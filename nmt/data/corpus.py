@@ -7,6 +7,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
@@ -34,6 +35,35 @@ class Pair(NamedTuple):
     target: str
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of lines by column: to make an object of each would take longer than to read it."""
+
+    numbers: Sequence[int]
+    source: list[str]
+    target: list[str]
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> "Pairs":
+        return cls([pair.number for pair in pairs], [pair.source for pair in pairs], [pair.target for pair in pairs])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Pair:
+        return Pair(self.numbers[index], self.source[index], self.target[index])
+
+    def where(self, chosen: Sequence[bool]) -> "Pairs":
+        """Those whose entry is true."""
+        return Pairs(list(compress(self.numbers, chosen)), list(compress(self.source, chosen)), list(compress(self.target, chosen)))
+
+    def without(self, numbers: AbstractSet[int]) -> "Pairs":
+        """All but those of these numbers."""
+        if numbers.isdisjoint(self.numbers):
+            return self
+        return self.where([number not in numbers for number in self.numbers])
+
+
 @dataclass
 class Drops:
     """Pairs left out: how many for each reason, and the first line numbers."""
@@ -52,11 +82,9 @@ class Drops:
 
 
 class Chunk(NamedTuple):
-    """Consecutive lines of both sides, the first of which has the number `first`."""
+    """Consecutive lines of both sides."""
 
-    first: int
-    source: list[str]
-    target: list[str]
+    pairs: Pairs
     damaged: frozenset[int]
     """Numbers of the lines that were not UTF-8 on either side."""
 
@@ -69,19 +97,20 @@ class TextFilter:
         self._dedup = dedup
         self._seen: set[bytes] = set()
 
-    def keep(self, chunk: Chunk) -> list[Pair]:
+    def keep(self, chunk: Chunk) -> Pairs:
         """The pairs of the next chunk that pass; the others are added to `drops`."""
-        kept = []
-        for number, (source, target) in enumerate(zip(chunk.source, chunk.target, strict=True), chunk.first):
-            if number in chunk.damaged:
-                self.drops.add("invalid_utf8", number)
-            elif not source or not target or source.isspace() or target.isspace():
-                self.drops.add("empty", number)
-            elif self._dedup and self._repeated(source, target):
-                self.drops.add("duplicate", number)
-            else:
-                kept.append(Pair(number, source, target))
-        return kept
+        pairs = chunk.pairs
+        faults: dict[int, Reason] = {}
+        for lines in (pairs.source, pairs.target):
+            faults |= {number: "empty" for number, line in zip(pairs.numbers, lines, strict=True) if not line or line.isspace()}
+        faults |= dict.fromkeys(chunk.damaged, "invalid_utf8")
+        if self._dedup:
+            whole = pairs.without(faults.keys())
+            repeated = map(self._repeated, whole.source, whole.target)
+            faults |= dict.fromkeys(compress(whole.numbers, repeated), "duplicate")
+        for number, fault in faults.items():
+            self.drops.add(fault, number)
+        return pairs.without(faults.keys())
 
     def _repeated(self, source: str, target: str) -> bool:
         """By 128 bits of the pair: among 10^12 pairs two different ones share theirs with a probability of 10^-15."""
@@ -122,7 +151,7 @@ class Corpus:
                 )
             if not src:
                 return
-            yield Chunk(first, src, tgt, frozenset(damaged))
+            yield Chunk(Pairs(range(first, first + len(src)), src, tgt), frozenset(damaged))
             damaged.clear()
             first += len(src)
 

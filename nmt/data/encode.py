@@ -1,13 +1,19 @@
 """Pairs of lines to pairs of ids: what can be trained on goes into the shards, the rest is counted by reason."""
 
-from collections.abc import Callable, Iterable
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nmt.data.corpus import Chunk, Corpus, Drops, Pair, Reason, TextFilter
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.corpus import Corpus, Drops, Pairs, Reason, TextFilter
 from nmt.data.report import SideStatistics
-from nmt.data.shards import ParallelWriter
+from nmt.data.shards import ParallelWriter, Sequences
 from nmt.data.subword import Subword
 from nmt.data.text import open_text
 
@@ -16,9 +22,9 @@ from nmt.data.text import open_text
 class Encoded:
     """Pairs and the ids of both sides."""
 
-    pairs: list[Pair]
-    source: list[list[int]]
-    target: list[list[int]]
+    pairs: Pairs
+    source: Sequences
+    target: Sequences
 
 
 @dataclass(frozen=True)
@@ -32,35 +38,29 @@ class Encoder:
     max_ratio: float | None
     """Subwords of the longer side by those of the shorter."""
     threads: int
+    """Chunks encoded at a time, each in its own: while Python makes lists of one's ids, native code is busy with the others."""
 
-    def encode(self, pairs: list[Pair]) -> Encoded:
+    def encode(self, pairs: Pairs) -> Encoded:
         """The ids of all `pairs`."""
-        source = self.source.encode_batch([pair.source for pair in pairs], self.threads)
-        target = self.target.encode_batch([pair.target for pair in pairs], self.threads)
+        source = Sequences.of(self.source.encode_batch(pairs.source))
+        target = Sequences.of(self.target.encode_batch(pairs.target))
         return Encoded(pairs, source, target)
 
     def fit(self, encoded: Encoded, drops: Drops) -> Encoded:
         """The pairs that can be trained on; the others are added to `drops`."""
-        kept = []
-        for i, (src, tgt) in enumerate(zip(encoded.source, encoded.target, strict=True)):
-            reason = self._fault(len(src), len(tgt))
-            if reason is None:
-                kept.append(i)
-            else:
-                drops.add(reason, encoded.pairs[i].number)
-        if len(kept) == len(encoded.pairs):
+        source, target = encoded.source.lengths, encoded.target.lengths
+        longer, shorter = np.maximum(source, target), np.minimum(source, target)
+        faults: dict[Reason, npt.NDArray[np.bool_]] = {"empty": shorter == 0, "too_long": longer > self.max_length}
+        if self.max_ratio is not None:
+            faults["ratio"] = longer > self.max_ratio * np.maximum(shorter, 1)  # infinity times 0 is no number
+        fits = np.ones(len(encoded.pairs), bool)
+        for reason, faulty in faults.items():  # the first that a pair has is the one that counts
+            for i in map(int, np.flatnonzero(fits & faulty)):
+                drops.add(reason, encoded.pairs.numbers[i])
+            fits &= ~faulty
+        if fits.all():
             return encoded
-        return Encoded([encoded.pairs[i] for i in kept], [encoded.source[i] for i in kept], [encoded.target[i] for i in kept])
-
-    def _fault(self, source: int, target: int) -> Reason | None:
-        if not source or not target:
-            return "empty"
-        longer, shorter = max(source, target), min(source, target)
-        if longer > self.max_length:
-            return "too_long"
-        if self.max_ratio is not None and longer > self.max_ratio * shorter:
-            return "ratio"
-        return None
+        return Encoded(encoded.pairs.where(fits.tolist()), encoded.source.where(fits), encoded.target.where(fits))
 
 
 @dataclass(frozen=True)
@@ -74,32 +74,40 @@ class Split:
     drops: Drops
 
 
-def write_valid(
-    directory: Path, texts: Iterable[tuple[list[str], list[str]]], encoder: Encoder
-) -> tuple[Split, set[tuple[str, str]]]:
+def write_valid(directory: Path, chunks: Iterable[Pairs], encoder: Encoder) -> tuple[Split, set[tuple[str, str]]]:
     """Write the validation set: its text whole, since scores count every line, its shards without what cannot be trained on.
 
-    `texts` are consecutive lines of both sides. Returns the set's distinct pairs too. The ratio of lengths does not matter here.
+    Returns the set's distinct pairs too. The ratio of lengths does not matter here.
     """
     encoder = replace(encoder, max_ratio=None)
     drops = Drops()
-    number = 1
+    size = 0
     distinct: set[tuple[str, str]] = set()
     with (
         open_text(directory / "valid.source.txt") as source_text,
         open_text(directory / "valid.target.txt") as target_text,
         ParallelWriter.create(directory, "valid", len(encoder.source), len(encoder.target)) as writer,
     ):
-        for source, target in texts:
-            pairs = [Pair(i, src, tgt) for i, (src, tgt) in enumerate(zip(source, target, strict=True), number)]
-            for pair in pairs:
-                source_text.write(pair.source)
-                target_text.write(pair.target)
-                distinct.add((pair.source, pair.target))
+        for pairs in chunks:
+            for source, target in zip(pairs.source, pairs.target, strict=True):
+                source_text.write(source)
+                target_text.write(target)
+                distinct.add((source, target))
             fit = encoder.fit(encoder.encode(pairs), drops)
             writer.append(fit.source, fit.target)
-            number += len(pairs)
-    return Split(number - 1, writer.sizes, drops), distinct
+            size += len(pairs)
+    return Split(size, writer.sizes, drops), distinct
+
+
+@contextmanager
+def _lists_at_ease() -> Iterator[None]:
+    """Let Python look for unreachable cycles less often: a list of ids for each line, gone at once, has it look all the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def write_train(
@@ -119,27 +127,23 @@ def write_train(
     drops = text_filter.drops
     repeated = 0
     with (
+        _lists_at_ease(),
         ParallelWriter.create(directory, "train", len(encoder.source), len(encoder.target)) as writer,
-        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(encoder.threads) as beside,
     ):
-
-        def begin(chunk: Chunk) -> Future[Encoded]:
-            return beside.submit(encoder.encode, [pair for pair in text_filter.keep(chunk) if pair.number not in aside])
 
         def finish(running: Future[Encoded]) -> int:
             fit = encoder.fit(running.result(), drops)
             writer.append(fit.source, fit.target)
-            sides[0].add([pair.source for pair in fit.pairs], fit.source)
-            sides[1].add([pair.target for pair in fit.pairs], fit.target)
-            return sum((pair.source, pair.target) in valid for pair in fit.pairs)
+            sides[0].add(fit.pairs.source, fit.source)
+            sides[1].add(fit.pairs.target, fit.target)
+            return sum(pair in valid for pair in zip(fit.pairs.source, fit.pairs.target, strict=True))
 
-        running: Future[Encoded] | None = None  # native threads encode one chunk while Python is busy with its neighbours
+        running: deque[Future[Encoded]] = deque()
         for chunk in corpus.chunks():
-            following = begin(chunk)
-            if running is not None:
-                repeated += finish(running)
-            running = following
-            on_read(len(chunk.source))
-        if running is not None:
-            repeated += finish(running)
+            running.append(beside.submit(encoder.encode, text_filter.keep(chunk).without(aside)))
+            if len(running) > encoder.threads:
+                repeated += finish(running.popleft())
+            on_read(len(chunk.pairs))
+        repeated += sum(map(finish, running))
     return Split(writer.sizes["pairs"], writer.sizes, drops), repeated

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.corpus import REASONS
+from nmt.data.shards import Sequences
 from nmt.data.subword import Subword
 from nmt.vocab import UNK
 
@@ -28,19 +29,19 @@ class SideStatistics:
         self._words = self._unknown = self._tried = self._same = self._lines = 0
         self._characters: Counter[str] = Counter()
 
-    def add(self, lines: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+    def add(self, lines: Sequence[str], ids: Sequences) -> None:
         """More lines and their subwords."""
-        found = np.bincount(np.fromiter(map(len, ids), np.int64, len(ids)), minlength=len(self._lengths))
+        found = np.bincount(ids.lengths, minlength=len(self._lengths))
         found[: len(self._lengths)] += self._lengths
         self._lengths = found
-        for line, line_ids in zip(lines, ids, strict=True):
-            self._words += len(line.split())
-            if UNK in line_ids:
-                self._unknown += line_ids.count(UNK)
-                self._characters.update(self._subword.uncovered(line))
+        self._words += sum(len(line.split()) for line in lines)
+        unknown = np.flatnonzero(ids.tokens == UNK)
+        self._unknown += len(unknown)
+        for i in set((np.searchsorted(ids.offsets, unknown, "right") - 1).tolist()):
+            self._characters.update(self._subword.uncovered(lines[i]))
         for i in range(-self._lines % self._stride, len(lines), self._stride):
             self._tried += 1
-            self._same += self._subword.decode(ids[i]) == " ".join(lines[i].split())
+            self._same += self._subword.decode(ids[i].tolist()) == " ".join(lines[i].split())
         self._lines += len(lines)
 
     def summary(self) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def _resampled(lines: Sequences, cutter: "Cutter", longest: int, key: tuple[int,
         for start in range(0, len(lines), CHUNK):
             chunk = [lines[index].tolist() for index in range(start, min(start + CHUNK, len(lines)))]
             samples = cutter.cut(chunk, generator(Use.BPE_DROPOUT, *key, start))
-            writer.append([sample if len(sample) < longest else ids for ids, sample in zip(chunk, samples, strict=True)])
+            cut = [sample if len(sample) < longest else ids for ids, sample in zip(chunk, samples, strict=True)]
+            writer.append(Sequences.of(cut))
     return Sequences.open(path, cutter.vocabulary, writer.lines, writer.tokens)
 
 

@@ -43,8 +43,15 @@ class Sequences:
     """Ids of many lines, without EOS. Only what is asked for is read from the disk."""
 
     def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
-        self._tokens = tokens
-        self._offsets = offsets
+        """Line i is tokens[offsets[i]:offsets[i+1]]."""
+        self.tokens = tokens
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, lines: Sequence[Sequence[int]]) -> "Sequences":
+        """Lines in memory."""
+        offsets = _offsets(np.fromiter(map(len, lines), np.int64, len(lines)))
+        return cls(np.fromiter(chain.from_iterable(lines), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
     def open(cls, path: Path, vocabulary: int, lines: int, tokens: int) -> "Sequences":
@@ -56,24 +63,33 @@ class Sequences:
         return cls(_mapped(of_tokens, token_type(vocabulary), tokens), offsets)
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> npt.NDArray[Any]:
         """The ids of one line. IndexError past the last."""
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._tokens[self._offsets[index] : self._offsets[index + 1]]
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
     def gather(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """The ids of the lines `indices` one after the other, and how many each line has. IndexError past the last."""
-        starts, lengths = self._offsets[indices], self.lengths[indices]
+        starts, lengths = self.offsets[indices], self.lengths[indices]
         before = np.cumsum(lengths) - lengths
-        return self._tokens[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)], lengths
+        return self.tokens[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)], lengths
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "Sequences":
+        """The lines whose entry is true, in memory."""
+        tokens, lengths = self.gather(np.flatnonzero(chosen))
+        return Sequences(tokens, _offsets(lengths))
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """(lines,) ids of each line."""
-        return np.diff(self._offsets)
+        return np.diff(self.offsets)
+
+
+def _offsets(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _mapped(path: Path, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
@@ -106,14 +122,12 @@ class SequencesWriter:
         with open(of_tokens, "wb") as tokens, open(of_offsets, "wb") as offsets:
             yield cls(tokens, offsets, token_type(vocabulary))
 
-    def append(self, chunk: Sequence[Sequence[int]]) -> None:
+    def append(self, chunk: Sequences) -> None:
         """More lines."""
-        lengths = np.fromiter(map(len, chunk), np.int64, len(chunk))
-        flat = np.fromiter(chain.from_iterable(chunk), self._dtype, int(lengths.sum()))
-        self._tokens_file.write(flat.tobytes())
-        self._offsets_file.write((self.tokens + np.cumsum(lengths)).astype(_OFFSET).tobytes())
+        self._tokens_file.write(chunk.tokens.astype(self._dtype).tobytes())
+        self._offsets_file.write((self.tokens + chunk.offsets[1:]).astype(_OFFSET).tobytes())
         self.lines += len(chunk)
-        self.tokens += len(flat)
+        self.tokens += len(chunk.tokens)
 
 
 class ParallelWriter:
@@ -132,7 +146,7 @@ class ParallelWriter:
         ):
             yield cls(src, tgt)
 
-    def append(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
+    def append(self, src: Sequences, tgt: Sequences) -> None:
         """More pairs."""
         self._src.append(src)
         self._tgt.append(tgt)

@@ -93,10 +93,6 @@ def test_real_lengths_leave_little_padding(budget: int, parts: int) -> None:
     assert lengths.sum() / sum(sum(padded(lengths, piece)) for piece in pieces) >= 0.95
 
 
-def sequences(rows: list[list[int]]) -> Sequences:
-    return Sequences(np.array([id for row in rows for id in row], np.uint16), np.cumsum([0, *map(len, rows)]))
-
-
 @settings(max_examples=30)
 @given(
     rows=st.lists(
@@ -106,7 +102,7 @@ def sequences(rows: list[list[int]]) -> Sequences:
     )
 )
 def test_a_batch_holds_each_pair_shifted_by_one_and_padded_on_the_right(rows: list[tuple[list[int], list[int]]]) -> None:
-    data = ParallelData(sequences([src for src, _ in rows]), sequences([tgt for _, tgt in rows]))
+    data = ParallelData(Sequences.of([src for src, _ in rows]), Sequences.of([tgt for _, tgt in rows]))
     indices = np.arange(len(rows))[::-1].copy()
     batch = collate(data, indices, BOS)
     for row, index in enumerate(indices):

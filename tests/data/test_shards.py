@@ -24,7 +24,7 @@ def test_lines_written_in_chunks_are_read_back(chunks: list[list[list[int]]], vo
         path = Path(directory, "train.source")
         with SequencesWriter.create(path, vocabulary) as writer:
             for chunk in chunks:
-                writer.append(chunk)
+                writer.append(Sequences.of(chunk))
         read = Sequences.open(path, vocabulary, writer.lines, writer.tokens)
         assert [[int(id) for id in read[i]] for i in range(len(read))] == lines
         assert read.lengths.tolist() == [len(line) for line in lines]
@@ -35,12 +35,19 @@ def test_lines_written_in_chunks_are_read_back(chunks: list[list[list[int]]], vo
             read[-1]
 
 
+@given(st.lists(st.tuples(st.lists(st.integers(0, 99_999), max_size=9), st.booleans())))
+def test_chosen_lines_stay_in_their_order(lines: list[tuple[list[int], bool]]) -> None:
+    left = Sequences.of([ids for ids, _ in lines]).where(np.array([chosen for _, chosen in lines], bool))
+    assert [left[i].tolist() for i in range(len(left))] == [ids for ids, chosen in lines if chosen]
+    assert left.lengths.tolist() == [len(ids) for ids, chosen in lines if chosen]
+
+
 def test_ids_of_large_vocabularies_fit() -> None:
     assert token_type(65_536).itemsize == 2
     assert token_type(65_537).itemsize == 4
     with tempfile.TemporaryDirectory() as directory:
         with SequencesWriter.create(Path(directory, "it"), 100_000) as writer:
-            writer.append([[99_999, 0]])
+            writer.append(Sequences.of([[99_999, 0]]))
         assert Sequences.open(Path(directory, "it"), 100_000, 1, 2)[0].tolist() == [99_999, 0]
 
 
@@ -55,7 +62,7 @@ def directory(tmp_path: Path) -> Path:
         with ParallelWriter.create(tmp_path, split, len(subword), len(subword)) as writer:
             numbers = random.Random(split)
             for _ in range(size):
-                writer.append([[5] * numbers.randint(1, 9)], [[6] * numbers.randint(1, 9)])
+                writer.append(*(Sequences.of([[id] * numbers.randint(1, 9)]) for id in (5, 6)))
         splits[split] = writer.sizes
     config = {
         "kind": "data",

@@ -112,8 +112,8 @@ def test_the_same_text_gives_the_same_model(kind: Kind) -> None:
     assert train(kind=kind).fingerprint == train(kind=kind).fingerprint
 
 
-def test_threads_change_nothing(bpe: Subword) -> None:
-    assert bpe.encode_batch(TEXT, 1) == bpe.encode_batch(TEXT, 4) == [bpe.encode(line) for line in TEXT]
+def test_a_batch_is_encoded_as_its_lines_are(bpe: Subword) -> None:
+    assert bpe.encode_batch(TEXT) == [bpe.encode(line) for line in TEXT]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
@@ -176,7 +176,7 @@ def test_a_model_file_keeps_its_bytes(bpe: Subword, tmp_path: Path) -> None:
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
     assert again.fingerprint == bpe.fingerprint
     assert again.kind == "bpe"
-    assert again.encode_batch(TEXT, 1) == bpe.encode_batch(TEXT, 1)
+    assert again.encode_batch(TEXT) == bpe.encode_batch(TEXT)
 
 
 def test_what_is_no_model_is_refused(bpe: Subword, tmp_path: Path) -> None:
