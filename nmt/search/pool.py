@@ -3,6 +3,8 @@
 Legend: B sentences, S source positions, w hypotheses a sentence, R = B·w rows, t tokens so far, P tokens of the longest prefix.
 """
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -83,20 +85,26 @@ class Waiting:
         """How many sentences like the next one may be under way together."""
         if self.positions is None:
             return len(self.order)
-        return max(1, self.positions // max(self._size(), LEAST_WIDTH))
+        return max(1, self.positions // max(self._size(self.order[self.begun]), LEAST_WIDTH))
 
     def take(self, count: int) -> Sentences:
-        """The next `count` sentences, or as many as are left."""
-        size = self._size()
-        place = torch.tensor(self.order[self.begun : self.begun + count], dtype=torch.int64, device=self.device)
-        self.begun += len(place)
-        memory = self.model.encode(self.src[place, :size], self.src_lengths[place])
-        return Sentences(place, memory, self.limit[place], self.prefix[place])
+        """The next `count` sentences, or as many as are left.
 
-    def _size(self) -> int:
-        """S of the next sentence, which no later one exceeds."""
+        Those of one size are encoded together: a few long ones would have the encoder work on the padding of all the others.
+        """
+        taken = self.order[self.begun : self.begun + count]
+        self.begun += len(taken)
+        parts = []
+        for size, places in itertools.groupby(taken, self._size):
+            place = torch.tensor(list(places), dtype=torch.int64, device=self.device)
+            memory = self.model.encode(self.src[place, :size], self.src_lengths[place])
+            parts.append(Sentences(place, memory, self.limit[place], self.prefix[place]))
+        return functools.reduce(Sentences.join, parts)
+
+    def _size(self, place: int) -> int:
+        """S of a sentence, which no later one exceeds."""
         unit = self.model.source_unit
-        return min(-(-self.lengths[self.order[self.begun]] // unit) * unit, self.src.shape[1])
+        return min(-(-self.lengths[place] // unit) * unit, self.src.shape[1])
 
 
 @dataclass
