@@ -14,8 +14,10 @@ def as_text(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[s
             line = f"{score.name}|{score.signature} = {score.value:.2f}"
             if score.mean is not None and score.interval is not None:
                 line += f" (μ = {score.mean:.2f} ± {score.interval:.2f})"
-            if score.p_value is not None:
-                line += f" (p = {score.p_value:.4f})"
+            if score.identical:
+                line += f" (identical to {systems[0]}, p = 1)"
+            elif score.p_value is not None:
+                line += f" (p = {score.p_value:.4f} against {systems[0]})"
             if score.details:
                 line += f" {score.details}"
             lines.append(f"{system}: {line}" if len(systems) > 1 else line)
@@ -33,7 +35,7 @@ def as_json(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[s
             if score.mean is not None and score.interval is not None:
                 found |= {"confidence_mean": score.mean, "confidence_var": score.interval}
             if score.p_value is not None:
-                found["p_value"] = score.p_value
+                found |= {"baseline": systems[0], "p_value": score.p_value, "identical": score.identical}
             objects.append(found)
     return [json.dumps(objects, ensure_ascii=False, indent=1)]
 

@@ -43,7 +43,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
             seed errors overlong continue engine precision device threads config quiet""",
-        "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
+        "score": "tokenize lowercase target-lang bootstrap randomization seed format sentence output device threads config quiet",
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
         "export": "format output overwrite config quiet",
@@ -358,7 +358,8 @@ def test_a_doubt_about_several_systems_is_told_once(capsys: pytest.CaptureFixtur
     files = [str(text(tmp_path / name, "This is tokenised , as it seems .")) for name in ("a", "b", "reference")]
     assert main(["score", *files[:2], "-r", files[2], "-m", "chrf"]) == 0
     warned = capsys.readouterr().err
-    assert warned.count("the reference looks tokenised") == 1 and f"{files[0]}, {files[1]}: the reference" in warned
+    assert warned.count("the hypothesis looks tokenised") == 1 and f"{files[0]}, {files[1]}: the hypothesis" in warned
+    assert warned.count("the reference looks tokenised") == 1 and f"{files[2]}: the reference" in warned
 
 
 def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,19 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from nmt.doubts import about_hypothesis, about_reference, language_by_script, looks_tokenised
 from nmt.errors import NmtError, UsageError
-from nmt.score import (
-    check_counts,
-    choose_tokenizer,
-    compare,
-    language_by_script,
-    looks_tokenised,
-    score,
-    sentence_scores,
-    validation_scores,
-    warnings,
-)
+from nmt.score import check_counts, compare, score, sentence_scores, validation_scores
 from nmt.scoreboard import by_sentence
+from nmt.tokenizers import choose_tokenizer
 
 WMT17 = Path(__file__).parents[2] / "shared" / "data" / "scorer" / "wmt17-en-de"
 
@@ -138,7 +130,7 @@ def test_published_system() -> None:
     )
     bleu, chrf = validation_scores(system, reference, "de")
     assert (round(bleu, 4), round(chrf, 4)) == (28.3012, 57.7227)
-    assert warnings(system, [reference], target_lang="de") == []
+    assert about_hypothesis(system, [reference]) == about_reference(reference, choose_tokenizer(None, "de")) == []
 
 
 def test_chinese_needs_its_tokenizer() -> None:
@@ -146,10 +138,9 @@ def test_chinese_needs_its_tokenizer() -> None:
     assert round(validation_scores(hypothesis, reference, "zh")[0], 1) == 43.0
     assert score(hypothesis, [reference], ["bleu"], target_lang="zh_CN")[0].signature.split("|")[3] == "tok:zh"
     assert validation_scores(hypothesis, reference, None)[0] == 0.0
-    (told,) = warnings(hypothesis, [reference])
+    (told,) = about_reference(reference, choose_tokenizer(None, None))
     assert "Chinese" in told and "--tokenize zh" in told
-    assert warnings(hypothesis, [reference], target_lang="zh") == []
-    assert warnings(hypothesis, [reference], metrics=["chrf"]) == []
+    assert about_reference(reference, choose_tokenizer(None, "zh")) == about_reference(reference, None) == []
 
 
 @pytest.mark.parametrize(
@@ -172,11 +163,12 @@ def test_language_by_script(text: str, language: str | None) -> None:
 
 
 def test_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.score.PACKAGES", {"ja-mecab": ("no_such_module", "sacrebleu[ja]")})
+    monkeypatch.setattr("nmt.tokenizers.PACKAGES", {"ja-mecab": ("no_such_module", "sacrebleu[ja]")})
     with pytest.raises(NmtError, match=r"ja-mecab.*sacrebleu\[ja\]"):
         choose_tokenizer(None, "ja")
     assert choose_tokenizer("char", "ja") == "char"
     assert choose_tokenizer(None, None) == "13a"
+    assert choose_tokenizer(None, "zho_Hans") == "zh" and choose_tokenizer(None, "th-TH") == "char"
     with pytest.raises(UsageError, match="13b"):
         choose_tokenizer("13b", None)
 
@@ -190,13 +182,16 @@ def test_what_looks_tokenised() -> None:
     mostly_right = ["a b."] * 500
     assert not looks_tokenised([*mostly_right, *["a b ."] * 99])
     assert looks_tokenised([*mostly_right, *["a b ."] * 100])
-    assert ["the hypothesis looks tokenised" in each for each in warnings(tokenised, [["The cat sat."] * 3])] == [True, False]
+    tokens, case = about_hypothesis(tokenised, [["The cat sat."] * 3])
+    assert "the hypothesis looks tokenised" in tokens and "--lowercase" in case
+    (told,) = about_reference(tokenised, "13a")
+    assert "the reference looks tokenised" in told
 
 
 def test_lower_cased_output_is_told_unless_meant() -> None:
-    assert any("--lowercase" in each for each in warnings(["the cat."], [["The cat."]]))
-    assert warnings(["the cat."], [["The cat."]], lowercase=True) == []
-    assert warnings(["the cat."], [["the cat."]]) == []
+    assert any("--lowercase" in each for each in about_hypothesis(["the cat."], [["The cat."]]))
+    assert about_hypothesis(["the cat."], [["The cat."]], lowercase=True) == []
+    assert about_hypothesis(["the cat."], [["the cat."]]) == []
 
 
 def test_order_of_lines_does_not_matter() -> None:

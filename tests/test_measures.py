@@ -1,0 +1,190 @@
+"""Counts of sentences, scores of sums and p-values are sacreBLEU's, on arrays of NumPy and on tensors, whatever the text."""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, _bootstrap_resample
+
+from nmt import formulas, significance
+from nmt.arrays import Arrays
+from nmt.measures import METRICS, Lines, Measure, measure, statistics
+from nmt.significance import SEED
+
+LIBRARIES = {"numpy": Arrays.on(None), "torch": Arrays.on("cpu")}
+TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+
+WORDS = (
+    *(
+        "the",
+        "The",
+        "a",
+        "cat",
+        "cat.",
+        "cat,",
+        "(cat)",
+        "3.5",
+        "1,000",
+        "-",
+        "--",
+        ".",
+        "...",
+        ",",
+        "'s",
+        "&quot;",
+        "&amp;lt;",
+        "<skipped>",
+    ),
+    *(
+        "天气",
+        "今天是个好天气。",
+        "ありがとう",
+        "สวัสดี",
+        "ﬁ",
+        "é",
+        "e\u0301",
+        "😀",
+        "İ",
+        "ß",
+        "\u200b",
+        "\ufeff",
+        "x\u00a0y",
+        "x\u3000y",
+    ),
+    *("\x00", "\x1c", "\x85", "\u2028", "a\tb", "\\n", "|", "{}", "#$%", "“so”", "«", "a-b", "1-2", "9.", ".9", "\ud800"),
+)
+
+
+def text(generator: random.Random, words: Sequence[str], longest: int) -> str:
+    return " ".join(generator.choices(words, k=generator.randint(0, longest)))
+
+
+def corpora(count: int, most_references: int, tokenizable: Sequence[str] = WORDS) -> Iterator[Lines]:
+    """Small texts of few words, so that much is shared; some references are missing, some lines empty, some equal."""
+    for seed in range(count):
+        generator = random.Random(seed)
+        size, longest = generator.choice((1, 1, 2, 3, 9)), generator.choice((0, 1, 2, 5, 5, 30))
+        words = generator.sample(tokenizable, generator.choice((1, 2, 5, len(tokenizable))))
+        references: list[list[str | None]] = [
+            [text(generator, words, longest) for _ in range(size)] for _ in range(generator.choice((1, 1, 2, 3, most_references)))
+        ]
+        for missing in references[1:]:
+            if generator.random() < 0.3:
+                missing[generator.randrange(size)] = None
+        systems = [[text(generator, words, longest) for _ in range(size)] for _ in range(generator.randint(1, 3))]
+        for line in range(size):
+            if generator.random() < 0.3:
+                systems[0][line] = references[0][line] or ""
+        generator.shuffle(references)
+        yield Lines(systems, references)
+
+
+def metrics() -> Iterator[Measure]:
+    for tokenize in TOKENIZERS:
+        yield measure("bleu", tokenize)
+    yield measure("bleu", "13a", lowercase=True)
+    yield measure("chrf")
+    yield measure("chrf", lowercase=True)
+    yield measure("chrf++")
+    yield measure("ter")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("count", "most_references"), [(400, 4), (20, 40)])
+def test_counts_scores_and_signatures_of_any_text(library: str, count: int, most_references: int) -> None:
+    arrays = LIBRARIES[library]
+    for lines in corpora(count, most_references):
+        chosen = list(metrics())
+        for each, counts in zip(chosen, statistics(chosen, lines, arrays, 1), strict=True):
+            sacrebleu: Any = each.metric
+            ours = each.metric.get_signature().format()
+            for system, found in zip(lines.systems, counts, strict=True):
+                theirs = sacrebleu._extract_corpus_statistics(system, lines.references)
+                assert found.tolist() == theirs, (lines, ours)
+                total, right = each.total(found, arrays), sacrebleu.corpus_score(system, lines.references)
+                assert total.score == pytest.approx(right.score, abs=1e-9) and total._verbose == right._verbose
+                assert ours == sacrebleu.get_signature().format()
+                assert f"{total.score:.9f}" == f"{right.score:.9f}"
+
+
+def sums(generator: random.Random) -> list[int]:
+    """Of a text from which anything may be missing."""
+    totals = sorted((generator.choice((0, 1, 2, 7, 1000, 10**6)) for _ in range(4)), reverse=True)
+    matched = [generator.randint(0, generator.choice((0, 1, total))) if total else 0 for total in totals]
+    return [totals[0], generator.choice((0, 1, totals[0], totals[0] + 5, 10**6)), *matched, *totals]
+
+
+@pytest.mark.parametrize("library", [np, torch])
+@pytest.mark.parametrize("effective_order", [False, True])
+@pytest.mark.parametrize(
+    ("smoothing", "value"), [("none", None), ("floor", None), ("floor", 0.01), ("add-k", None), ("add-k", 0.5), ("exp", None)]
+)
+def test_bleu_of_any_sums(library: Any, smoothing: str, value: float | None, effective_order: bool) -> None:
+    generator = random.Random(1)
+    many = [sums(generator) for _ in range(2000)]
+    found = formulas.bleu(library.asarray(many, dtype=library.float64), library, smoothing, value, effective_order)
+    for row, score, precisions, brevity in zip(many, *(part.tolist() for part in found), strict=True):
+        right = BLEU.compute_bleu(row[2:6], row[6:], row[0], row[1], smoothing, value, effective_order)
+        assert score == pytest.approx(right.score, abs=1e-9)
+        assert precisions == pytest.approx(right.precisions, abs=1e-9)
+        assert brevity == pytest.approx(right.bp, abs=1e-12)
+
+
+def texts(size: int, systems: int, references: int, seed: int) -> Lines:
+    """References, and systems that are worse and worse."""
+    generator = random.Random(seed)
+    words = ["the", "a", "cat", "dog", "sat", "ran", "on", "in", "mat.", "house,", "3.5"]
+    originals = [generator.choices(words, k=generator.randint(1, 15)) for _ in range(size)]
+
+    def like(line: Sequence[str], share: float) -> str:
+        return " ".join(generator.choice(words) if generator.random() < share else word for word in line)
+
+    return Lines(
+        [[like(line, 0.2 + 0.04 * i) for line in originals] for i in range(systems)],
+        [[like(line, 0.1 * i) for line in originals] for i in range(references)],
+    )
+
+
+def paired(lines: Lines, names: Sequence[str], kind: str, count: int, resamples: int = -1) -> Iterator[list[Any]]:
+    """What sacreBLEU finds, system by system, for each metric."""
+    chosen = {name: measure(name).metric for name in names}
+    named = [(str(number), system) for number, system in enumerate(lines.systems)]
+    test = PairedTest(named, chosen, lines.references, test_type=kind, n_samples=count, n_ar_confidence=resamples)
+    yield from list(test()[1].values())[1:]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("size", "references", "count"), [(150, 1, 1000), (40, 2, 333), (3, 1, 100), (1, 2, 7)])
+def test_resamples_means_intervals_and_p_values(library: str, size: int, references: int, count: int) -> None:
+    lines, arrays = texts(size, 4, references, seed=size), LIBRARIES[library]
+    chosen = [measure(name) for name in METRICS]
+    counts = statistics(chosen, lines, arrays, 1)
+    found = significance.bootstrap(chosen, counts, count, SEED, arrays)
+    for each, of_systems, ours, theirs in zip(chosen, counts, found, paired(lines, METRICS, "bs", count), strict=True):
+        for system, finding, right in zip(of_systems, ours, theirs, strict=True):
+            assert finding.mean == pytest.approx(float(right.mean), rel=1e-6, abs=1e-9)
+            assert finding.interval == pytest.approx(float(right.ci), rel=1e-6, abs=1e-9)
+            if not finding.identical:
+                assert finding.p_value == right.p_value
+            _, resampled = _bootstrap_resample(system.tolist(), each.metric, count)
+            if size <= 40:
+                assert finding.mean == pytest.approx(float(np.mean([score.score for score in resampled])), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("size", "references", "count"), [(150, 1, 1000), (40, 2, 333), (3, 1, 100), (1, 2, 7)])
+def test_p_values_by_randomisation(library: str, size: int, references: int, count: int) -> None:
+    lines, arrays = texts(size, 4, references, seed=size), LIBRARIES[library]
+    chosen = [measure(name) for name in METRICS]
+    counts = statistics(chosen, lines, arrays, 1)
+    found = significance.randomization(chosen, counts, count, 50, SEED, arrays)
+    for ours, theirs in zip(found, paired(lines, METRICS, "ar", count, 50), strict=True):
+        for finding, right in zip(ours, theirs, strict=True):
+            assert finding.mean == pytest.approx(float(right.mean), rel=1e-6, abs=1e-9)
+            assert finding.interval == pytest.approx(float(right.ci), rel=1e-6, abs=1e-9)
+            if not finding.identical:
+                assert finding.p_value == right.p_value
