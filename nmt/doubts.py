@@ -44,8 +44,9 @@ def _about_tokens(what: str, lines: Sequence[str]) -> list[str]:
 
 def looks_tokenised(lines: Sequence[str]) -> bool:
     """Whether full stops and commas stand apart from their words more often than not, or in 100 lines (sacreBLEU's sign)."""
-    apart = sum(1 for line in lines if re.search(r"\s[.,](\s|$)", line))
-    attached = sum(1 for line in lines if re.search(r"[^\s.,][.,](\s|$)", line))
+    text = "\n".join(lines)
+    apart = len(re.findall(r"[^\S\n][.,](?!\S)", text))
+    attached = len(re.findall(r"[^\s.,][.,](?!\S)", text))
     return apart > attached or sum(1 for line in lines if line.endswith(" .")) >= 100
 
 
