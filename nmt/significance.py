@@ -135,10 +135,12 @@ def _p_value(differences: NDArray[Any], real: float) -> float:
 def _findings(counts: Statistics, scores: NDArray[Any], p_values: Sequence[float]) -> list[Finding]:
     found = []
     for number, (system, resampled) in enumerate(zip(counts, np.sort(scores, 1), strict=True)):
+        # As sacreBLEU: the scores of one text are averaged exactly, those of several in their own precision.
+        mean = resampled.mean() if len(counts) > 1 else resampled.dtype.type(resampled.mean(dtype=np.float64))
         cut = len(resampled) // 40
+        interval = 0.5 * (resampled[-1 - cut] - resampled[cut])
         identical = number > 0 and np.array_equal(system, counts[0])
         # No chance difference is above one of 0: counted like others it would be the surest of all.
         p_value = 1.0 if identical else p_values[number - 1] if number else None
-        half_width = 0.5 * (float(resampled[-1 - cut]) - float(resampled[cut]))
-        found.append(Finding(float(resampled.mean(dtype=np.float64)), half_width, p_value, identical))
+        found.append(Finding(float(mean), float(interval), p_value, identical))
     return found

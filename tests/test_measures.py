@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest, _bootstrap_resample
+from sacrebleu.significance import PairedTest
 
 from nmt import formulas, significance
 from nmt.arrays import Arrays
@@ -171,34 +171,66 @@ def paired(lines: Lines, names: Sequence[str], kind: str, count: int, resamples:
     yield from list(test()[1].values())[1:]
 
 
+SHAPES = [(150, 1, 1000), (40, 2, 333), (3, 1, 100), (1, 2, 7), (20, 3, 200)]
+"""Sentences, references, resamples or trials."""
+
+
+def agree(found: Sequence[Sequence[significance.Finding]], right: Iterator[list[Any]]) -> None:
+    """Means and intervals to the last bit, where numbers of sentences are whole: a third of a word, of three references, is not."""
+    for ours, theirs in zip(found, right, strict=True):
+        for finding, result in zip(ours, theirs, strict=True):
+            assert finding.mean == pytest.approx(float(result.mean), rel=1e-6)
+            assert (finding.mean, finding.interval) == pytest.approx((float(result.mean), float(result.ci)), rel=1e-5, abs=1e-9)
+            assert finding.p_value == (1 if finding.identical else result.p_value)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("size", "references", "count"), [(150, 1, 1000), (40, 2, 333), (3, 1, 100), (1, 2, 7)])
+@pytest.mark.parametrize(("size", "references", "count"), SHAPES)
 def test_resamples_means_intervals_and_p_values(library: str, size: int, references: int, count: int) -> None:
     lines, arrays = texts(size, 4, references, seed=size), LIBRARIES[library]
     chosen = [measure(name) for name in METRICS]
     counts = statistics(chosen, lines, arrays, 1)
-    found = significance.bootstrap(chosen, counts, count, SEED, arrays)
-    for each, of_systems, ours, theirs in zip(chosen, counts, found, paired(lines, METRICS, "bs", count), strict=True):
-        for system, finding, right in zip(of_systems, ours, theirs, strict=True):
-            assert finding.mean == pytest.approx(float(right.mean), rel=1e-6, abs=1e-9)
-            assert finding.interval == pytest.approx(float(right.ci), rel=1e-6, abs=1e-9)
-            if not finding.identical:
-                assert finding.p_value == right.p_value
-            _, resampled = _bootstrap_resample(system.tolist(), each.metric, count)
-            if size <= 40:
-                assert finding.mean == pytest.approx(float(np.mean([score.score for score in resampled])), rel=1e-6, abs=1e-9)
+    agree(significance.bootstrap(chosen, counts, count, SEED, arrays), paired(lines, METRICS, "bs", count))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("size", "references", "count"), [(150, 1, 1000), (40, 2, 333), (3, 1, 100), (1, 2, 7)])
+@pytest.mark.parametrize(("size", "references", "count"), SHAPES)
 def test_p_values_by_randomisation(library: str, size: int, references: int, count: int) -> None:
     lines, arrays = texts(size, 4, references, seed=size), LIBRARIES[library]
     chosen = [measure(name) for name in METRICS]
     counts = statistics(chosen, lines, arrays, 1)
-    found = significance.randomization(chosen, counts, count, 50, SEED, arrays)
-    for ours, theirs in zip(found, paired(lines, METRICS, "ar", count, 50), strict=True):
-        for finding, right in zip(ours, theirs, strict=True):
-            assert finding.mean == pytest.approx(float(right.mean), rel=1e-6, abs=1e-9)
-            assert finding.interval == pytest.approx(float(right.ci), rel=1e-6, abs=1e-9)
-            if not finding.identical:
-                assert finding.p_value == right.p_value
+    agree(significance.randomization(chosen, counts, count, 50, SEED, arrays), paired(lines, METRICS, "ar", count, 50))
+
+
+def test_resamples_of_one_text() -> None:
+    lines = texts(60, 1, 2, seed=5)
+    chosen = [measure(name) for name in METRICS]
+    counts = statistics(chosen, lines, LIBRARIES["numpy"], 1)
+    for each, (ours,) in zip(chosen, significance.bootstrap(chosen, counts, 300, SEED, LIBRARIES["numpy"]), strict=True):
+        right = each.metric.corpus_score(lines.systems[0], lines.references, n_bootstrap=300)
+        assert (ours.mean, ours.interval) == pytest.approx((float(right._mean), float(right._ci)), abs=1e-9)
+        assert ours.p_value is None
+
+
+def test_chunks_of_random_numbers_are_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = texts(33, 2, 1, seed=3)
+    chosen = [measure("bleu")]
+    counts, arrays = statistics(chosen, lines, LIBRARIES["numpy"], 1), LIBRARIES["numpy"]
+
+    def found() -> list[Any]:
+        return [
+            significance.bootstrap(chosen, counts, 101, SEED, arrays),
+            significance.randomization(chosen, counts, 101, 50, SEED, arrays),
+        ]
+
+    whole = found()
+    monkeypatch.setattr(significance, "CHUNK", 34)
+    assert found() == whole
+
+
+def test_large_counts_are_exact() -> None:
+    """Sums above 2^24 do not fit the numbers that sacreBLEU resamples with."""
+    count = 2**24 + 1
+    counts = np.array([[[count, count, *[count] * 8]], [[count, count, *[count - 1] * 4, *[count] * 4]]])
+    (drawn,) = significance._texts(iter([np.ones((1, 1))]), [counts], LIBRARIES["numpy"])
+    assert drawn[0].tolist() == counts[:, 0].tolist()
