@@ -102,6 +102,7 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["translate"], "MODEL"),
         (["score", "h"], "--reference"),
         (["score", "h", "-r", "h", "--sentence", "--bootstrap", "9"], "--bootstrap"),
+        (["score", "h", "-r", "h", "--randomization", "9"], "name more than one"),
         (["score", "h", "-r", "r", "-m", "chrf", "--tokenize", "foo"], "--tokenize must be one of 13a,"),
         (["translate", "", "h"], "the word after translate is empty"),
         (["translate", "m", "h", "-o", ""], "the word after -o is empty"),
@@ -372,6 +373,34 @@ def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixtu
     first, second = json.loads(capsys.readouterr().out)
     assert "p_value" not in first and 0 < second["p_value"] < 0.05
     assert "bs:100" in second["signature"]
+
+
+def test_the_seed_is_that_of_sacrebleu_and_its_variable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = text(tmp_path / "reference", *(f"This is sentence {i}." for i in range(9)))
+    words = ["score", text(tmp_path / "out", *(f"This was sentence {i}." for i in range(9))), "-r", reference, "--bootstrap", "20"]
+    plain = out(capsys, *words)
+    assert "seed:12345" in plain and plain == out(capsys, *words, "--seed", "12345")
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert "seed:7" in out(capsys, *words)
+    assert "seed:12345" in out(capsys, *words, "--seed", "12345")
+    assert "seed:none" in out(capsys, *words, "--seed", "None")
+    assert refused(capsys, *words, "--seed", "-1") == (2, "--seed must be a number or none, not -1")
+
+
+def test_lines_may_have_fewer_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hypothesis, first, second = (
+        text(tmp_path / name, *lines)
+        for name, lines in (("out", ("A cat.", "A dog.")), ("a", ("A cat.", "The dog.")), ("b", ("", "A dog.")))
+    )
+    assert main(["score", str(hypothesis), "-r", str(first), "-r", str(second), "-m", "chrf", "--format", "json"]) == 0
+    shown, told = capsys.readouterr()
+    (found,) = json.loads(shown)
+    assert found["score"] == 100 and "nrefs:var" in found["signature"]
+    assert "1 line has fewer references than 2" in told
+    rows = out(capsys, "score", hypothesis, first, "-r", first, "-r", second, "--sentence", "-m", "chrf", "-m", "ter", "-q")
+    assert rows == "100.00\t0.00\t100.00\t0.00\n" + rows.splitlines()[1] + "\n" and rows.splitlines()[1].count("\t") == 3
 
 
 def test_several_processes_for_one_command_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

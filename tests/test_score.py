@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
+from nmt.arrays import Arrays
 from nmt.doubts import about_hypothesis, about_reference, language_by_script, looks_tokenised
 from nmt.errors import NmtError, UsageError
-from nmt.score import check_counts, compare, score, sentence_scores, validation_scores
-from nmt.scoreboard import by_sentence
+from nmt.score import check_counts, compare, score, sentence_scores, validation_scores, without_empty
+from nmt.scoreboard import as_json, as_text, by_sentence
 from nmt.tokenizers import choose_tokenizer
 
 WMT17 = Path(__file__).parents[2] / "shared" / "data" / "scorer" / "wmt17-en-de"
@@ -102,14 +107,70 @@ def damaged(line: str, share: float, generator: random.Random) -> str:
     return " ".join("x" if generator.random() < share else word for word in line.split())
 
 
-def test_a_system_is_never_better_than_itself() -> None:
-    baseline, same = compare([HYPOTHESIS, list(HYPOTHESIS)], [REFERENCE], bootstrap=100)
+@pytest.mark.parametrize("trials", [0, 200])
+def test_a_system_is_never_better_than_itself(trials: int) -> None:
+    systems = [HYPOTHESIS, list(HYPOTHESIS), OTHER]
+    baseline, same, other = compare(systems, [REFERENCE], bootstrap=100, randomization=trials)
     assert [each.value for each in baseline] == [each.value for each in same]
-    assert [each.p_value for each in same] == [1.0, 1.0]
+    assert [(each.p_value, each.identical) for each in same] == [(1.0, True)] * 2
+    assert [(each.p_value, each.identical) for each in baseline] == [(None, False)] * 2
+    assert not any(each.identical for each in other)
+    named = ["first", "copy", "other"]
+    lines = as_text(named, [baseline, same, other])
+    assert ["against first" in line for line in lines] == [False] * 4 + [True] * 2
+    assert all("(identical to first, p = 1)" in line for line in lines[2:4])
+    rows = json.loads("".join(as_json(named, [baseline, same, other])))
+    assert [row.get("baseline") for row in rows] == [None] * 2 + ["first"] * 4
+    assert [row["identical"] for row in rows[2:]] == [True, True, False, False]
+
+
+def test_another_seed_gives_other_resamples() -> None:
+    def means(seed: int | None) -> list[float | None]:
+        return [each.mean for each in compare([HYPOTHESIS], [REFERENCE], bootstrap=50, seed=seed)[0]]
+
+    assert means(1) == means(1) != means(2)
+    assert means(None) != means(None)
+    assert "seed:none" in compare([HYPOTHESIS], [REFERENCE], bootstrap=50, seed=None)[0][0].signature
+
+
+@pytest.mark.parametrize("metric", OPTIONS)
+def test_empty_lines_among_others_are_no_references(metric: str) -> None:
+    first, second = ["The cat sat.", "", "  ", "Prices rose."], ["A cat sat.", "A fine day.", "", ""]
+    references, fewer = without_empty([first, second])
+    assert references == [["The cat sat.", None, "", "Prices rose."], ["A cat sat.", "A fine day.", None, None]]
+    assert fewer == 3
+    (ours,) = score(HYPOTHESIS[:4], references, [metric])
+    theirs = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[metric]
+    assert ours.value == pytest.approx(theirs.corpus_score(HYPOTHESIS[:4], references).score, abs=1e-9)
+    assert ours.signature == theirs.get_signature().format() and "nrefs:var" in ours.signature
+    assert without_empty([first]) == ([first], 0)
+    with pytest.raises(NmtError, match="line 2 has no reference"):
+        score(["a", "b"], [["a", None]])
+
+
+@pytest.mark.parametrize("bootstrap", [0, 100])
+def test_on_tensors_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch, bootstrap: int) -> None:
+    """As on a GPU, but on PyTorch's CPU."""
+    how = ([REFERENCE, SECOND], list(OPTIONS))
+    plain = score(HYPOTHESIS, *how, bootstrap=bootstrap), sentence_scores(HYPOTHESIS, *how)
+    asked = []
+
+    def on(device: str | None) -> Arrays:
+        asked.append(device)
+        return Arrays(torch, torch.device("cpu"))
+
+    monkeypatch.setattr("nmt.score.Arrays.on", on)
+    tensors = score(HYPOTHESIS, *how, bootstrap=bootstrap, device="cuda"), sentence_scores(HYPOTHESIS, *how, device="cuda")
+    assert asked == ["cuda", "cuda"]
+    assert tensors[1] == plain[1]
+    for ours, theirs in zip(tensors[0], plain[0], strict=True):
+        assert ours.value == pytest.approx(theirs.value, abs=1e-9)
+        assert (ours.mean, ours.interval) == (theirs.mean, theirs.interval)
+        assert (ours.name, ours.signature, ours.details) == (theirs.name, theirs.signature, theirs.details)
 
 
 def test_sentence_scores_of_the_command(tmp_path: Path) -> None:
-    for metric in ("bleu", "chrf"):
+    for metric in ("bleu", "chrf", "ter"):
         files = []
         for name, lines in (("ref", REFERENCE), ("hyp", HYPOTHESIS)):
             files.append(tmp_path / name)
