@@ -60,7 +60,7 @@ def score(
     if bootstrap or device != "cpu":
         how = (metrics, tokenize, lowercase, target_lang, bootstrap)
         return compare([hypotheses], references, *how, device=device)[0]
-    lines = _lines([hypotheses], references)
+    lines = checked([hypotheses], references)
     scores = []
     for name in metrics:
         metric: Any = measure(name, tokenize, lowercase, target_lang).metric
@@ -87,7 +87,7 @@ def compare(
     They are those of paired `bootstrap` resamples, or of `randomization` trials where there are any; seed and numbers stand in the
     signature. `processes` (None: one a core) prepare text and count. Other parameters and errors as in `score`.
     """
-    lines = _lines(systems, references)
+    lines = checked(systems, references)
     arrays = Arrays.on(None if device == "cpu" else device)
     measures = [measure(name, tokenize, lowercase, target_lang) for name in metrics]
     counts = statistics(measures, lines, arrays, processes or cores())
@@ -132,7 +132,7 @@ def sentence_scores(
     processes: int | None = None,
 ) -> list[list[Score]]:
     """The scores of each line by itself; BLEU with effective order, as `sacrebleu --sentence-level`. Parameters as in `compare`."""
-    lines = _lines([hypotheses], references)
+    lines = checked([hypotheses], references)
     arrays = Arrays.on(None if device == "cpu" else device)
     measures = [measure(name, tokenize, lowercase, target_lang, effective_order=True) for name in metrics]
     rows: list[list[Score]] = [[] for _ in hypotheses]
@@ -165,8 +165,8 @@ def check_counts(name: str, count: int, reference: str, reference_count: int) ->
         raise NmtError(f"{name} has {count:,} {lines}, {reference} has {reference_count:,}: they must be parallel")
 
 
-def _lines(systems: Sequence[Sequence[str]], references: Sequence[Reference]) -> Lines:
-    """Checked copies, without white space at the ends of lines, as sacreBLEU's command reads its files."""
+def checked(systems: Sequence[Sequence[str]], references: Sequence[Reference]) -> Lines:
+    """Copies without white space at the ends of lines, as sacreBLEU's command reads its files. Raises as `score` does."""
     if isinstance(references, str) or any(isinstance(lines, str) for lines in (*systems, *references)):
         raise TypeError("hypotheses are a list of lines, references a list of such lists, one for each reference")
     if not references:

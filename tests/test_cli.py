@@ -43,7 +43,8 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
             seed errors overlong continue engine precision device threads config quiet""",
-        "score": "tokenize lowercase target-lang bootstrap randomization seed format sentence output device threads config quiet",
+        "score": """tokenize lowercase target-lang bootstrap randomization seed format sentence breakdown source data output device
+            threads config quiet""",
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
         "export": "format output overwrite config quiet",

@@ -1,11 +1,10 @@
-"""The commands that use models and look at their work: translate, logprob, score, info.
+"""The commands that use models and look at them: translate, logprob, info.
 
 torch and the rest are imported inside the commands, so that `--help` answers at once.
 """
 
 import itertools
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from json import dumps
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmt.errors import NmtError, UsageError
-from nmt.limits import MOST_THREADS
+from nmt.errors import UsageError
 from nmt.options import (
     COMMON,
     OUTPUT,
@@ -332,125 +330,6 @@ def logprob(
             progress.advance()
     if told:
         console.warn(replaced(len(told)))
-
-
-def score(
-    hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
-    reference: Annotated[list[str], option("Reference; repeat for several.", "--reference", "-r", metavar="REF")],
-    metric: Annotated[
-        list[str] | None,
-        option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
-    ] = None,
-    tokenize: Annotated[str | None, option("BLEU's tokenizer (default: by language).", metavar="T")] = None,
-    lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
-    target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
-    bootstrap: Annotated[
-        int, option("Resamples for confidence intervals and p-values (of several: 1000).", metavar="N", least=0)
-    ] = 0,
-    randomization: Annotated[
-        int,
-        option(
-            "P-values by so many trials of approximate randomisation, usually 10000, not by the bootstrap.", metavar="N", least=0
-        ),
-    ] = 0,
-    seed: Annotated[
-        str, option("Of random numbers, sacreBLEU's; none: others each time.", metavar="N|none", variable="SACREBLEU_SEED")
-    ] = "12345",
-    sentence: Annotated[
-        bool, option("A row a line; as text a column for each system and metric, in the order given.", "--sentence", panel=OUTPUT)
-    ] = False,
-    format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
-    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
-    errors: Errors = "strict",
-    device: Annotated[
-        str,
-        option(
-            "Where n-grams are counted and texts resampled; auto: a GPU if there is one.",
-            panel=COMMON,
-            metavar="auto|cpu|cuda|cuda:N",
-        ),
-    ] = "cpu",
-    threads: Annotated[
-        int | None, option("Processes that count (default: one a core).", panel=COMMON, metavar="N", least=1, most=MOST_THREADS)
-    ] = None,
-    config: ConfigFile = None,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
-
-    from nmt import score as scoring
-    from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines
-    from nmt.doubts import about_hypothesis, about_reference
-    from nmt.measures import METRICS
-    from nmt.scoreboard import as_json, as_text, by_sentence
-    from nmt.tokenizers import check_tokenizer, choose_tokenizer
-
-    console = Console(quiet)
-    metrics = list(dict.fromkeys(metric or ["bleu", "chrf"]))
-    for name in metrics:
-        if name not in METRICS:
-            raise UsageError(f"--metric must be one of {', '.join(METRICS)}, not {name}")
-    check_tokenizer(tokenize)
-    if not re.fullmatch(r"\d{1,18}|none", seed.lower()):
-        raise UsageError(f"--seed must be a number or none, not {seed}")
-    if device != "cpu":
-        from nmt.translate import choose_device
-
-        device = str(choose_device(device))
-    if sentence and (bootstrap or randomization):
-        raise UsageError("--bootstrap and --randomization are about whole texts: they do not go with --sentence")
-    if bootstrap == 1:
-        raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
-    if randomization and len(hypotheses) == 1:
-        raise UsageError("--randomization compares systems: name more than one")
-    check_inputs(*hypotheses, *reference)
-    check_output(output)
-    told: list[int] = []
-    systems, references = (
-        # As sacreBLEU reads, for which a byte order mark is a part of the first word.
-        [list(read_lines(path, errors, told.append, keep_mark=True)) for path in paths]
-        for paths in (hypotheses, reference)
-    )
-    for paths, texts in ((hypotheses, systems), (reference, references)):
-        for path, lines in zip(paths, texts, strict=True):
-            scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
-            if not lines:
-                raise NmtError(f"{display(path)}: is empty: there is nothing to score")
-    if told:
-        console.warn(replaced(len(told)))
-    doubts: dict[str, list[str]] = {}
-    tokenizer = choose_tokenizer(tokenize, target_lang) if "bleu" in metrics else None
-    for path, lines in zip(hypotheses, systems, strict=True):
-        for message in about_hypothesis(lines, references, lowercase):
-            doubts.setdefault(message, []).append(path)
-    for path, lines in zip(reference, references, strict=True):
-        for message in about_reference(lines, tokenizer):
-            doubts.setdefault(message, []).append(path)
-    for message, paths in doubts.items():
-        console.warn(f"{', '.join(map(display, paths))}: {message}")
-    parallel, fewer = scoring.without_empty(references)
-    if fewer:
-        lines_have = "line has" if fewer == 1 else "lines have"
-        console.warn(f"{fewer:,} {lines_have} fewer references than {len(reference)}: an empty one among several is none")
-    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
-    how = (parallel, metrics, tokenize, lowercase, target_lang)
-    if sentence:
-        found = by_sentence(
-            names, [scoring.sentence_scores(lines, *how, device=device, processes=threads) for lines in systems], format == "json"
-        )
-    else:
-        if len(systems) == 1 and not bootstrap:
-            scores = [scoring.score(systems[0], *how, device=device)]
-        else:
-            number = None if seed.lower() == "none" else int(seed)
-            scores = scoring.compare(systems, *how, bootstrap or 1000, randomization, number, device, threads)
-        found = (as_json if format == "json" else as_text)(names, scores)
-    with open_text(output) as writer:
-        for line in found:
-            for part in line.split("\n"):
-                writer.write(part)
 
 
 def info(
