@@ -78,7 +78,7 @@ def compare(
     target_lang: str | None = None,
     bootstrap: int = 1000,
     randomization: int = 0,
-    seed: int | None = SEED,
+    seed: int = SEED,
     device: str = "cpu",
     processes: int | None = None,
 ) -> list[list[Score]]:
@@ -101,7 +101,7 @@ def compare(
         signature = each.metric.get_signature()
         if bootstrap:
             signature.update("bs", bootstrap)
-            signature.update("seed", str(seed).lower())
+            signature.update("seed", str(seed))
         if randomization:
             signature.update("ar", randomization)
         for number, of_system in enumerate(of_systems):

@@ -38,12 +38,9 @@ class Finding:
 
 
 def bootstrap(
-    measures: Sequence[Measure], statistics: Sequence[Statistics], resamples: int, seed: int | None, arrays: Arrays
+    measures: Sequence[Measure], statistics: Sequence[Statistics], resamples: int, seed: int, arrays: Arrays
 ) -> list[list[Finding]]:
-    """What so many bootstrap resamples say of each system, for each of `measures` with its `statistics` (S, N, K).
-
-    Without a seed the random numbers are others each time.
-    """
+    """What so many bootstrap resamples say of each system, for each of `measures` with its `statistics` (S, N, K)."""
     drawn = _resamples(np.random.default_rng(seed), statistics[0].shape[1], resamples, arrays)
     found = []
     for measure, counts, sums in zip(measures, statistics, _texts(drawn, statistics, arrays), strict=True):
@@ -61,7 +58,7 @@ def randomization(
     statistics: Sequence[Statistics],
     trials: int,
     resamples: int,
-    seed: int | None,
+    seed: int,
     arrays: Arrays,
 ) -> list[list[Finding]]:
     """As `bootstrap`, but p-values say how often the difference is as large where each sentence may have changed sides."""

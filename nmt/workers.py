@@ -104,9 +104,7 @@ class Workers(Crew[Batch, Results]):
         try:
             results, error = connection.recv()
         except (EOFError, OSError):
-            raise NmtError(
-                "a worker process was killed, perhaps for lack of memory; use a smaller --batch-tokens, or --threads 1"
-            ) from None
+            raise NmtError("a worker process was killed, perhaps for lack of memory; use --threads 1, or smaller batches") from None
         batch = self._given.pop(connection)
         if error is not None:
             raise error

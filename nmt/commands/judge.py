@@ -4,7 +4,6 @@ numpy and the rest are imported inside the command, so that `--help` answers at 
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from json import dumps
 from pathlib import Path
@@ -24,7 +23,9 @@ BREAKDOWN = "Breakdown"
 
 def score(
     hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
-    reference: Annotated[list[str], option("Reference; repeat for several.", "--reference", "-r", metavar="REF")],
+    reference: Annotated[
+        list[str], option("Reference; repeat for several, an empty line where there is none.", "--reference", "-r", metavar="REF")
+    ],
     metric: Annotated[
         list[str] | None,
         option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
@@ -42,8 +43,8 @@ def score(
         ),
     ] = 0,
     seed: Annotated[
-        str, option("Of random numbers, sacreBLEU's; none: others each time.", metavar="N|none", variable="SACREBLEU_SEED")
-    ] = "12345",
+        int, option("Of random numbers; the default is sacreBLEU's.", metavar="N", least=0, variable="SACREBLEU_SEED")
+    ] = 12345,
     sentence: Annotated[
         bool, option("A row a line; as text a column for each system and metric, in the order given.", "--sentence", panel=OUTPUT)
     ] = False,
@@ -95,8 +96,6 @@ def score(
         if name not in METRICS:
             raise UsageError(f"--metric must be one of {', '.join(METRICS)}, not {name}")
     check_tokenizer(tokenize)
-    if not re.fullmatch(r"\d{1,18}|none", seed.lower()):
-        raise UsageError(f"--seed must be a number or none, not {seed}")
     if device != "cpu":
         from nmt.translate import choose_device
 
@@ -158,8 +157,7 @@ def score(
         if len(systems) == 1 and not bootstrap:
             scores = [scoring.score(systems[0], *how, device=device)]
         else:
-            number = None if seed.lower() == "none" else int(seed)
-            scores = scoring.compare(systems, *how, bootstrap or 1000, randomization, number, device, threads)
+            scores = scoring.compare(systems, *how, bootstrap or 1000, randomization, seed, device, threads)
         found = (as_json if format == "json" else as_text)(names, scores)
     with open_text(output) as writer:
         for line in found:
