@@ -31,9 +31,14 @@ def option(
     metavar: str | None = None,
     least: float | None = None,
     most: float | None = None,
+    variable: str | None = None,
 ) -> Any:
-    """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar="" if metavar is None else metavar, min=least, max=most)
+    """One option, whose long name is the parameter's; a flag where `names` are given without `metavar`.
+
+    Where it is not given, the environment's `variable` may say it.
+    """
+    shown = "" if metavar is None else metavar
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=shown, min=least, max=most, envvar=variable)
 
 
 def argument(text: str, metavar: str) -> Any:

@@ -15,8 +15,9 @@ from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, NotNumbersError
 from nmt.models.base import Seq2Seq
-from nmt.score import choose_tokenizer, validation_scores
+from nmt.score import validation_scores
 from nmt.search import Beam
+from nmt.tokenizers import choose_tokenizer
 from nmt.translate import Options, Translator
 
 Metric = Literal["bleu", "chrf", "nll", "ppl", "accuracy"]

@@ -6,17 +6,17 @@ all. Processes share everything but the work: the weights are in memory once.
 
 import gc
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
-
-import torch
 
 from nmt.errors import NmtError
 
@@ -104,9 +104,7 @@ class Workers(Crew[Batch, Results]):
         try:
             results, error = connection.recv()
         except (EOFError, OSError):
-            raise NmtError(
-                "a worker process was killed, perhaps for lack of memory; use a smaller --batch-tokens, or --threads 1"
-            ) from None
+            raise NmtError("a worker process was killed, perhaps for lack of memory; use --threads 1, or smaller batches") from None
         batch = self._given.pop(connection)
         if error is not None:
             raise error
@@ -141,6 +139,26 @@ def crew(work: Callable[[Batch], Results], count: int) -> Crew[Batch, Results]:
     return Workers(work, count) if count > 1 and sys.platform == "linux" else Alone(work)
 
 
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+
+
+def spread(work: Callable[[Batch], Results], batches: Sequence[Batch], count: int) -> list[Results]:
+    """What `work` makes of each of `batches`, in their order, done by up to `count` workers."""
+    hands: Crew[tuple[int, Batch], Results] = crew(lambda numbered: work(numbered[1]), count)
+    waiting, found = deque(enumerate(batches)), dict[int, Results]()
+    try:
+        while waiting or hands.busy():
+            while waiting and hands.free():
+                hands.give(waiting.popleft())
+            (number, _), results = hands.take()
+            found[number] = results
+    finally:
+        hands.dismiss()
+    return [found[number] for number in range(len(batches))]
+
+
 def _serve(work: Callable[[Any], Any], connection: Connection, inherited: list[Connection]) -> None:
     """The life of a worker: it ends with the parent, whose end of the pipe closes then."""
     for each in inherited:  # else the pipe of a dead parent would stay open here
@@ -148,7 +166,8 @@ def _serve(work: Callable[[Any], Any], connection: Connection, inherited: list[C
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:  # not everybody's work is on tensors, and to import it takes a second
+        sys.modules["torch"].set_num_threads(1)
     gc.freeze()  # what the parent made is not looked through again and again
     while True:
         try:

@@ -43,7 +43,8 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "translate": """output search beam-size length-penalty max-length max-length-ratio temperature top-k top-p min-p n-best
             format scores alignments attention attention-format prefix no-repeat-ngram ensemble batch-tokens batch-lines no-cache
             seed errors overlong continue engine precision device threads config quiet""",
-        "score": "tokenize lowercase target-lang bootstrap format sentence output config quiet",
+        "score": """tokenize lowercase target-lang bootstrap randomization seed format sentence breakdown source data output device
+            threads config quiet""",
         "logprob": "format output overwrite device threads config quiet",
         "average": "output last overwrite config quiet",
         "export": "format output overwrite config quiet",
@@ -102,6 +103,7 @@ def test_list_options_shows_each_key_with_default_type_and_help(capsys: pytest.C
         (["translate"], "MODEL"),
         (["score", "h"], "--reference"),
         (["score", "h", "-r", "h", "--sentence", "--bootstrap", "9"], "--bootstrap"),
+        (["score", "h", "-r", "h", "--randomization", "9"], "name more than one"),
         (["score", "h", "-r", "r", "-m", "chrf", "--tokenize", "foo"], "--tokenize must be one of 13a,"),
         (["translate", "", "h"], "the word after translate is empty"),
         (["translate", "m", "h", "-o", ""], "the word after -o is empty"),
@@ -358,7 +360,8 @@ def test_a_doubt_about_several_systems_is_told_once(capsys: pytest.CaptureFixtur
     files = [str(text(tmp_path / name, "This is tokenised , as it seems .")) for name in ("a", "b", "reference")]
     assert main(["score", *files[:2], "-r", files[2], "-m", "chrf"]) == 0
     warned = capsys.readouterr().err
-    assert warned.count("the reference looks tokenised") == 1 and f"{files[0]}, {files[1]}: the reference" in warned
+    assert warned.count("the hypothesis looks tokenised") == 1 and f"{files[0]}, {files[1]}: the hypothesis" in warned
+    assert warned.count("the reference looks tokenised") == 1 and f"{files[2]}: the reference" in warned
 
 
 def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -371,6 +374,45 @@ def test_several_systems_are_compared_with_the_first(capsys: pytest.CaptureFixtu
     first, second = json.loads(capsys.readouterr().out)
     assert "p_value" not in first and 0 < second["p_value"] < 0.05
     assert "bs:100" in second["signature"]
+
+
+def test_the_seed_is_that_of_sacrebleu_and_its_variable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = text(tmp_path / "reference", *(f"This is sentence {i}." for i in range(9)))
+    words = ["score", text(tmp_path / "out", *(f"This was sentence {i}." for i in range(9))), "-r", reference, "--bootstrap", "20"]
+    plain = out(capsys, *words)
+    assert "seed:12345" in plain and plain == out(capsys, *words, "--seed", "12345")
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert "seed:7" in out(capsys, *words)
+    assert "seed:12345" in out(capsys, *words, "--seed", "12345")
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    code, told = refused(capsys, *words)
+    assert code == 2 and "SACREBLEU_SEED" in told
+
+
+def test_a_byte_order_mark_counts_as_in_sacrebleu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from sacrebleu import corpus_chrf
+
+    plain, marked = text(tmp_path / "plain", "A cat."), text(tmp_path / "marked", "\ufeffA cat.")
+    assert main(["score", str(marked), "-r", str(plain), "-m", "chrf", "--format", "json"]) == 0
+    shown, told = capsys.readouterr()
+    assert json.loads(shown)[0]["score"] == corpus_chrf(["\ufeffA cat."], [["A cat."]]).score != 100
+    assert f"{marked}: the hypothesis begins with a byte order mark" in told
+
+
+def test_lines_may_have_fewer_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hypothesis, first, second = (
+        text(tmp_path / name, *lines)
+        for name, lines in (("out", ("A cat.", "A dog.")), ("a", ("A cat.", "The dog.")), ("b", ("", "A dog.")))
+    )
+    assert main(["score", str(hypothesis), "-r", str(first), "-r", str(second), "-m", "chrf", "--format", "json"]) == 0
+    shown, told = capsys.readouterr()
+    (found,) = json.loads(shown)
+    assert found["score"] == 100 and "nrefs:var" in found["signature"]
+    assert "1 line has fewer references than 2" in told
+    rows = out(capsys, "score", hypothesis, first, "-r", first, "-r", second, "--sentence", "-m", "chrf", "-m", "ter", "-q")
+    assert rows == "100.00\t0.00\t100.00\t0.00\n" + rows.splitlines()[1] + "\n" and rows.splitlines()[1].count("\t") == 3
 
 
 def test_several_processes_for_one_command_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,20 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
+from nmt.arrays import Arrays
+from nmt.doubts import about_hypothesis, about_reference, language_by_script, looks_tokenised
 from nmt.errors import NmtError, UsageError
-from nmt.score import (
-    check_counts,
-    choose_tokenizer,
-    compare,
-    language_by_script,
-    looks_tokenised,
-    score,
-    sentence_scores,
-    validation_scores,
-    warnings,
-)
-from nmt.scoreboard import by_sentence
+from nmt.score import check_counts, compare, score, sentence_scores, validation_scores, without_empty
+from nmt.scoreboard import as_json, as_text, by_sentence
+from nmt.tokenizers import choose_tokenizer
 
 WMT17 = Path(__file__).parents[2] / "shared" / "data" / "scorer" / "wmt17-en-de"
 
@@ -110,14 +107,68 @@ def damaged(line: str, share: float, generator: random.Random) -> str:
     return " ".join("x" if generator.random() < share else word for word in line.split())
 
 
-def test_a_system_is_never_better_than_itself() -> None:
-    baseline, same = compare([HYPOTHESIS, list(HYPOTHESIS)], [REFERENCE], bootstrap=100)
+@pytest.mark.parametrize("trials", [0, 200])
+def test_a_system_is_never_better_than_itself(trials: int) -> None:
+    systems = [HYPOTHESIS, list(HYPOTHESIS), OTHER]
+    baseline, same, other = compare(systems, [REFERENCE], bootstrap=100, randomization=trials)
     assert [each.value for each in baseline] == [each.value for each in same]
-    assert [each.p_value for each in same] == [1.0, 1.0]
+    assert [(each.p_value, each.identical) for each in same] == [(1.0, True)] * 2
+    assert [(each.p_value, each.identical) for each in baseline] == [(None, False)] * 2
+    assert not any(each.identical for each in other)
+    named = ["first", "copy", "other"]
+    lines = as_text(named, [baseline, same, other])
+    assert ["against first" in line for line in lines] == [False] * 4 + [True] * 2
+    assert all("(identical to first, p = 1)" in line for line in lines[2:4])
+    rows = json.loads("".join(as_json(named, [baseline, same, other])))
+    assert [row.get("baseline") for row in rows] == [None] * 2 + ["first"] * 4
+    assert [row["identical"] for row in rows[2:]] == [True, True, False, False]
+
+
+def test_another_seed_gives_other_resamples() -> None:
+    def means(seed: int) -> list[float | None]:
+        return [each.mean for each in compare([HYPOTHESIS], [REFERENCE], bootstrap=50, seed=seed)[0]]
+
+    assert means(1) == means(1) != means(2)
+
+
+@pytest.mark.parametrize("metric", OPTIONS)
+def test_empty_lines_among_others_are_no_references(metric: str) -> None:
+    first, second = ["The cat sat.", "", "  ", "Prices rose."], ["A cat sat.", "A fine day.", "", ""]
+    references, fewer = without_empty([first, second])
+    assert references == [["The cat sat.", None, "", "Prices rose."], ["A cat sat.", "A fine day.", None, None]]
+    assert fewer == 3
+    (ours,) = score(HYPOTHESIS[:4], references, [metric])
+    theirs = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[metric]
+    assert ours.value == pytest.approx(theirs.corpus_score(HYPOTHESIS[:4], references).score, abs=1e-9)
+    assert ours.signature == theirs.get_signature().format() and "nrefs:var" in ours.signature
+    assert without_empty([first]) == ([first], 0)
+    with pytest.raises(NmtError, match="line 2 has no reference"):
+        score(["a", "b"], [["a", None]])
+
+
+@pytest.mark.parametrize("bootstrap", [0, 100])
+def test_on_tensors_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch, bootstrap: int) -> None:
+    """As on a GPU, but on PyTorch's CPU."""
+    how = ([REFERENCE, SECOND], list(OPTIONS))
+    plain = score(HYPOTHESIS, *how, bootstrap=bootstrap), sentence_scores(HYPOTHESIS, *how)
+    asked = []
+
+    def on(device: str | None) -> Arrays:
+        asked.append(device)
+        return Arrays(torch, torch.device("cpu"))
+
+    monkeypatch.setattr("nmt.score.Arrays.on", on)
+    tensors = score(HYPOTHESIS, *how, bootstrap=bootstrap, device="cuda"), sentence_scores(HYPOTHESIS, *how, device="cuda")
+    assert asked == ["cuda", "cuda"]
+    assert tensors[1] == plain[1]
+    for ours, theirs in zip(tensors[0], plain[0], strict=True):
+        assert ours.value == pytest.approx(theirs.value, abs=1e-9)
+        assert (ours.mean, ours.interval) == (theirs.mean, theirs.interval)
+        assert (ours.name, ours.signature, ours.details) == (theirs.name, theirs.signature, theirs.details)
 
 
 def test_sentence_scores_of_the_command(tmp_path: Path) -> None:
-    for metric in ("bleu", "chrf"):
+    for metric in ("bleu", "chrf", "ter"):
         files = []
         for name, lines in (("ref", REFERENCE), ("hyp", HYPOTHESIS)):
             files.append(tmp_path / name)
@@ -138,7 +189,7 @@ def test_published_system() -> None:
     )
     bleu, chrf = validation_scores(system, reference, "de")
     assert (round(bleu, 4), round(chrf, 4)) == (28.3012, 57.7227)
-    assert warnings(system, [reference], target_lang="de") == []
+    assert about_hypothesis(system, [reference]) == about_reference(reference, choose_tokenizer(None, "de")) == []
 
 
 def test_chinese_needs_its_tokenizer() -> None:
@@ -146,10 +197,9 @@ def test_chinese_needs_its_tokenizer() -> None:
     assert round(validation_scores(hypothesis, reference, "zh")[0], 1) == 43.0
     assert score(hypothesis, [reference], ["bleu"], target_lang="zh_CN")[0].signature.split("|")[3] == "tok:zh"
     assert validation_scores(hypothesis, reference, None)[0] == 0.0
-    (told,) = warnings(hypothesis, [reference])
+    (told,) = about_reference(reference, choose_tokenizer(None, None))
     assert "Chinese" in told and "--tokenize zh" in told
-    assert warnings(hypothesis, [reference], target_lang="zh") == []
-    assert warnings(hypothesis, [reference], metrics=["chrf"]) == []
+    assert about_reference(reference, choose_tokenizer(None, "zh")) == about_reference(reference, None) == []
 
 
 @pytest.mark.parametrize(
@@ -172,11 +222,12 @@ def test_language_by_script(text: str, language: str | None) -> None:
 
 
 def test_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.score.PACKAGES", {"ja-mecab": ("no_such_module", "sacrebleu[ja]")})
+    monkeypatch.setattr("nmt.tokenizers.PACKAGES", {"ja-mecab": ("no_such_module", "sacrebleu[ja]")})
     with pytest.raises(NmtError, match=r"ja-mecab.*sacrebleu\[ja\]"):
         choose_tokenizer(None, "ja")
     assert choose_tokenizer("char", "ja") == "char"
     assert choose_tokenizer(None, None) == "13a"
+    assert choose_tokenizer(None, "zho_Hans") == "zh" and choose_tokenizer(None, "th-TH") == "char"
     with pytest.raises(UsageError, match="13b"):
         choose_tokenizer("13b", None)
 
@@ -190,13 +241,16 @@ def test_what_looks_tokenised() -> None:
     mostly_right = ["a b."] * 500
     assert not looks_tokenised([*mostly_right, *["a b ."] * 99])
     assert looks_tokenised([*mostly_right, *["a b ."] * 100])
-    assert ["the hypothesis looks tokenised" in each for each in warnings(tokenised, [["The cat sat."] * 3])] == [True, False]
+    tokens, case = about_hypothesis(tokenised, [["The cat sat."] * 3])
+    assert "the hypothesis looks tokenised" in tokens and "--lowercase" in case
+    (told,) = about_reference(tokenised, "13a")
+    assert "the reference looks tokenised" in told
 
 
 def test_lower_cased_output_is_told_unless_meant() -> None:
-    assert any("--lowercase" in each for each in warnings(["the cat."], [["The cat."]]))
-    assert warnings(["the cat."], [["The cat."]], lowercase=True) == []
-    assert warnings(["the cat."], [["the cat."]]) == []
+    assert any("--lowercase" in each for each in about_hypothesis(["the cat."], [["The cat."]]))
+    assert about_hypothesis(["the cat."], [["The cat."]], lowercase=True) == []
+    assert about_hypothesis(["the cat."], [["the cat."]]) == []
 
 
 def test_order_of_lines_does_not_matter() -> None:

@@ -1,11 +1,11 @@
-"""The commands, as `nmt --help` lists them. What each may be asked is in `make`, `use` and `measure`."""
+"""The commands, as `nmt --help` lists them. What each may be asked is in `make`, `use`, `judge` and `measure`."""
 
 from typing import Annotated
 
 import typer
 
 import nmt
-from nmt.commands import make, measure, use
+from nmt.commands import judge, make, measure, use
 from nmt.options import option
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ app.command(
 )(make.preprocess)
 app.command(epilog="Example: nmt train data -o run --size small --max-epochs 20 --set train.learning_rate=1e-3")(make.train)
 app.command(epilog="Example: nmt translate run test.en -o test.out --beam-size 4 --length-penalty 0.6")(use.translate)
-app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")(use.score)
+app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")(judge.score)
 app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)
 app.command(epilog="Example: nmt average run --last 5 -o averaged")(make.average)
 app.command(epilog="Example: nmt export run --format ctranslate2 -o exported")(make.export)

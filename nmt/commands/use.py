@@ -1,4 +1,4 @@
-"""The commands that use models and look at their work: translate, logprob, score, info.
+"""The commands that use models and look at them: translate, logprob, info.
 
 torch and the rest are imported inside the commands, so that `--help` answers at once.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmt.errors import NmtError, UsageError
+from nmt.errors import UsageError
 from nmt.options import (
     COMMON,
     OUTPUT,
@@ -330,82 +330,6 @@ def logprob(
             progress.advance()
     if told:
         console.warn(replaced(len(told)))
-
-
-def score(
-    hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
-    reference: Annotated[list[str], option("Reference; repeat for several.", "--reference", "-r", metavar="REF")],
-    metric: Annotated[
-        list[str] | None,
-        option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
-    ] = None,
-    tokenize: Annotated[str | None, option("BLEU's tokenizer (default: by language).", metavar="T")] = None,
-    lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
-    target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
-    bootstrap: Annotated[int, option("Resamples for confidence intervals and p-values.", metavar="N", least=0)] = 0,
-    sentence: Annotated[
-        bool, option("A row a line; as text a column for each system and metric, in the order given.", "--sentence", panel=OUTPUT)
-    ] = False,
-    format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
-    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
-    errors: Errors = "strict",
-    device: Annotated[str, option("Checked only: scoring runs on the CPU.", panel=COMMON, metavar="auto|cpu|cuda|cuda:N")] = "cpu",
-    config: ConfigFile = None,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
-
-    from nmt import score as scoring
-    from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines
-    from nmt.scoreboard import as_json, as_text, by_sentence
-
-    console = Console(quiet)
-    metrics = list(dict.fromkeys(metric or ["bleu", "chrf"]))
-    for name in metrics:
-        if name not in scoring.METRICS:
-            raise UsageError(f"--metric must be one of {', '.join(scoring.METRICS)}, not {name}")
-    scoring.check_tokenizer(tokenize)
-    if device != "cpu":
-        from nmt.translate import choose_device
-
-        choose_device(device)
-    if bootstrap and sentence:
-        raise UsageError("--bootstrap resamples whole texts: it does not go with --sentence")
-    if bootstrap == 1:
-        raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
-    check_inputs(*hypotheses, *reference)
-    check_output(output)
-    told: list[int] = []
-    systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
-    for paths, texts in ((hypotheses, systems), (reference, references)):
-        for path, lines in zip(paths, texts, strict=True):
-            scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
-            if not lines:
-                raise NmtError(f"{display(path)}: is empty: there is nothing to score")
-    if told:
-        console.warn(replaced(len(told)))
-    doubts: dict[str, list[str]] = {}  # what is said of the reference is said of each hypothesis
-    for path, lines in zip(hypotheses, systems, strict=True):
-        for message in dict.fromkeys(scoring.warnings(lines, references, metrics, tokenize, lowercase, target_lang)):
-            doubts.setdefault(message, []).append(path)
-    for message, paths in doubts.items():
-        console.warn(f"{', '.join(map(display, paths))}: {message}")
-    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
-    how = (references, metrics, tokenize, lowercase, target_lang)
-    if sentence:
-        found = by_sentence(names, [scoring.sentence_scores(lines, *how) for lines in systems], format == "json")
-    else:
-        if len(systems) > 1:
-            scores = scoring.compare(systems, *how, bootstrap or 1000)
-        else:
-            scores = [scoring.score(systems[0], *how, bootstrap)]
-        found = (as_json if format == "json" else as_text)(names, scores)
-    with open_text(output) as writer:
-        for line in found:
-            for part in line.split("\n"):
-                writer.write(part)
 
 
 def info(

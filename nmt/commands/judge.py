@@ -1,0 +1,183 @@
+"""The command that judges translations: score.
+
+numpy and the rest are imported inside the command, so that `--help` answers at once.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from nmt.errors import NmtError, UsageError
+from nmt.limits import MOST_THREADS
+from nmt.options import COMMON, OUTPUT, ConfigFile, Debug, Errors, Quiet, argument, option
+
+if TYPE_CHECKING:
+    from nmt.breakdown import Rarest
+    from nmt.console import Console
+
+BREAKDOWN = "Breakdown"
+"""A panel of the help page."""
+
+
+def score(
+    hypotheses: Annotated[list[str], argument("Translations; several are compared with the first.", "HYPOTHESIS")],
+    reference: Annotated[
+        list[str], option("Reference; repeat for several, an empty line where there is none.", "--reference", "-r", metavar="REF")
+    ],
+    metric: Annotated[
+        list[str] | None,
+        option("Metric, repeatable (default: bleu, chrf).", "--metric", "-m", metavar="bleu|chrf|chrf++|ter"),
+    ] = None,
+    tokenize: Annotated[str | None, option("BLEU's tokenizer (default: by language).", metavar="T")] = None,
+    lowercase: Annotated[bool, option("Ignore case.", "--lowercase")] = False,
+    target_lang: Annotated[str | None, option("Language of the text, as zh.", metavar="CODE")] = None,
+    bootstrap: Annotated[
+        int, option("Resamples for confidence intervals and p-values (of several: 1000).", metavar="N", least=0)
+    ] = 0,
+    randomization: Annotated[
+        int,
+        option(
+            "P-values by so many trials of approximate randomisation, usually 10000, not by the bootstrap.", metavar="N", least=0
+        ),
+    ] = 0,
+    seed: Annotated[
+        int, option("Of random numbers; the default is sacreBLEU's.", metavar="N", least=0, variable="SACREBLEU_SEED")
+    ] = 12345,
+    sentence: Annotated[
+        bool, option("A row a line; as text a column for each system and metric, in the order given.", "--sentence", panel=OUTPUT)
+    ] = False,
+    breakdown: Annotated[
+        bool,
+        option(
+            "Where it fails: scores by kind of sentence, worst and best sentences, differences.", "--breakdown", panel=BREAKDOWN
+        ),
+    ] = False,
+    source: Annotated[
+        str | None, option("What was translated, for --breakdown.", "--source", "-s", panel=BREAKDOWN, metavar="SOURCE")
+    ] = None,
+    data: Annotated[
+        str | None,
+        option("What preprocess made: also by how often training saw the rarest word.", panel=BREAKDOWN, metavar="DATA"),
+    ] = None,
+    format: Annotated[Literal["text", "json"], option("Layout.", panel=OUTPUT, metavar="text|json")] = "text",
+    output: Annotated[str, option("Where to write; -: stdout.", "--output", "-o", panel=OUTPUT, metavar="FILE")] = "-",
+    errors: Errors = "strict",
+    device: Annotated[
+        str,
+        option(
+            "Where n-grams are counted and texts resampled; auto: a GPU if there is one.",
+            panel=COMMON,
+            metavar="auto|cpu|cuda|cuda:N",
+        ),
+    ] = "cpu",
+    threads: Annotated[
+        int | None, option("Processes that count (default: one a core).", panel=COMMON, metavar="N", least=1, most=MOST_THREADS)
+    ] = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Score translations: BLEU, chrF, TER, with sacreBLEU's numbers and signatures."""
+
+    from nmt import score as scoring
+    from nmt.breakdown import breakdown as break_down
+    from nmt.console import Console, replaced
+    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines
+    from nmt.doubts import about_hypothesis, about_reference
+    from nmt.measures import METRICS
+    from nmt.scoreboard import as_json, as_text, by_sentence, of_breakdown
+    from nmt.tokenizers import check_tokenizer, choose_tokenizer
+
+    console = Console(quiet)
+    metrics = list(dict.fromkeys(metric or ["bleu", "chrf"]))
+    for name in metrics:
+        if name not in METRICS:
+            raise UsageError(f"--metric must be one of {', '.join(METRICS)}, not {name}")
+    check_tokenizer(tokenize)
+    if device != "cpu":
+        from nmt.translate import choose_device
+
+        device = str(choose_device(device))
+    if sentence and (bootstrap or randomization):
+        raise UsageError("--bootstrap and --randomization are about whole texts: they do not go with --sentence")
+    if breakdown != (source is not None):
+        raise UsageError("--breakdown and --source go together: sentences are told apart by what was translated")
+    if data is not None and not breakdown:
+        raise UsageError("--data is about --breakdown")
+    if breakdown and (sentence or bootstrap or randomization):
+        raise UsageError("--breakdown goes with none of --sentence, --bootstrap and --randomization")
+    if bootstrap == 1:
+        raise UsageError("--bootstrap 1 is no sample: 1000 is usual")
+    if randomization and len(hypotheses) == 1:
+        raise UsageError("--randomization compares systems: name more than one")
+    check_inputs(*hypotheses, *reference, *([] if source is None else [source]))
+    check_output(output)
+    told: list[int] = []
+    systems, references = (
+        # As sacreBLEU reads, for which a byte order mark is a part of the first word.
+        [list(read_lines(path, errors, told.append, keep_mark=True)) for path in paths]
+        for paths in (hypotheses, reference)
+    )
+    for paths, texts in ((hypotheses, systems), (reference, references)):
+        for path, lines in zip(paths, texts, strict=True):
+            scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
+            if not lines:
+                raise NmtError(f"{display(path)}: is empty: there is nothing to score")
+    if told:
+        console.warn(replaced(len(told)))
+    doubts: dict[str, list[str]] = {}
+    tokenizer = choose_tokenizer(tokenize, target_lang) if "bleu" in metrics else None
+    for path, lines in zip(hypotheses, systems, strict=True):
+        for message in about_hypothesis(lines, references, lowercase):
+            doubts.setdefault(message, []).append(path)
+    for path, lines in zip(reference, references, strict=True):
+        for message in about_reference(lines, tokenizer):
+            doubts.setdefault(message, []).append(path)
+    for message, paths in doubts.items():
+        console.warn(f"{', '.join(map(display, paths))}: {message}")
+    parallel, fewer = scoring.without_empty(references)
+    if fewer:
+        lines_have = "line has" if fewer == 1 else "lines have"
+        console.warn(f"{fewer:,} {lines_have} fewer references than {len(reference)}: an empty one among several is none")
+    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
+    how = (parallel, metrics, tokenize, lowercase, target_lang)
+    if source is not None:
+        sources = list(read_lines(source, errors))
+        scoring.check_counts(display(source), len(sources), display(reference[0]), len(references[0]))
+        known = None if data is None else _rarest(sources, data, console)
+        parts = break_down(names, systems, parallel, sources, *how[1:], known, device, threads)
+        found = [dumps(parts, ensure_ascii=False, indent=1)] if format == "json" else of_breakdown(parts)
+    elif sentence:
+        found = by_sentence(
+            names, [scoring.sentence_scores(lines, *how, device=device, processes=threads) for lines in systems], format == "json"
+        )
+    else:
+        if len(systems) == 1 and not bootstrap:
+            scores = [scoring.score(systems[0], *how, device=device)]
+        else:
+            scores = scoring.compare(systems, *how, bootstrap or 1000, randomization, seed, device, threads)
+        found = (as_json if format == "json" else as_text)(names, scores)
+    with open_text(output) as writer:
+        for line in found:
+            for part in line.split("\n"):
+                writer.write(part)
+
+
+def _rarest(sources: Sequence[str], data: str, console: "Console") -> "Rarest":
+    """What training saw least of each line."""
+    from nmt.breakdown import rarest
+    from nmt.data.shards import Dataset
+    from nmt.vocab import UNK
+
+    opened = Dataset.open(Path(data))
+    lines = opened.train.src
+    with console.progress("counting words", "lines", len(lines)) as progress:
+
+        def training() -> Iterator[list[int]]:
+            for number in range(len(lines)):
+                yield lines[number].tolist()
+                progress.advance()
+
+        return rarest(sources, training(), opened.source.encode, opened.source.decode, UNK)

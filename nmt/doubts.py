@@ -1,0 +1,71 @@
+"""What makes a score less than it seems: text that looks tokenised or lower-cased, a tokenizer that does not fit."""
+
+import re
+from collections.abc import Sequence
+
+SCRIPTS = {
+    "Japanese": ("\u3040-\u30ff", ("ja-mecab", "char")),
+    "Chinese": ("\u3400-\u9fff\U00020000-\U0003ffff", ("zh", "char")),
+    "Korean": ("\u1100-\u11ff\uac00-\ud7af", ("ko-mecab", "char")),
+    "Thai": ("\u0e00-\u0e7f", ("char", "flores200")),
+    "Lao": ("\u0e80-\u0eff", ("char", "flores200")),
+    "Burmese": ("\u1000-\u109f", ("char", "flores200")),
+    "Khmer": ("\u1780-\u17ff", ("char", "flores200")),
+}
+"""Scripts whose words 13a does not find, by their characters, with the tokenizers that fit."""
+
+MULTILINGUAL = ("char", "spm", "flores101", "flores200", "spBLEU-1K")
+"""Tokenizers that fit any script."""
+
+
+def about_hypothesis(lines: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool = False) -> list[str]:
+    """Whether its text is odd, or lower-cased where a reference is not, and nobody said that case is meant to be ignored."""
+    told = _about_text("hypothesis", lines)
+    if not lowercase and not _has_capitals(lines) and any(_has_capitals(reference) for reference in references):
+        told.append("the hypothesis has no capital letter, the reference has; if that is meant, use --lowercase")
+    return told
+
+
+def about_reference(lines: Sequence[str], tokenizer: str | None) -> list[str]:
+    """Whether its text is odd, or in a script in which BLEU's `tokenizer` (None: there is no BLEU) finds no words."""
+    told = _about_text("reference", lines)
+    language = None if tokenizer is None else language_by_script(lines)
+    if language is not None:
+        fitting = SCRIPTS[language][1]
+        if tokenizer not in (*fitting, *MULTILINGUAL):
+            told.append(f"the reference looks {language}: the tokenizer {tokenizer} does not fit, use --tokenize {fitting[0]}")
+    return told
+
+
+def _about_text(what: str, lines: Sequence[str]) -> list[str]:
+    told = []
+    if "".join(lines[:1]).startswith("\ufeff"):
+        told.append(f"the {what} begins with a byte order mark, which counts as part of its first word, as in sacreBLEU; remove it")
+    if looks_tokenised(lines):
+        told.append(f"the {what} looks tokenised; score detokenised text, or the number cannot be compared")
+    return told
+
+
+def looks_tokenised(lines: Sequence[str]) -> bool:
+    """Whether full stops and commas stand apart from their words more often than not, or in 100 lines (sacreBLEU's sign)."""
+    text = "\n".join(lines)
+    apart = len(re.findall(r"[^\S\n][.,](?!\S)", text))
+    attached = len(re.findall(r"[^\s.,][.,](?!\S)", text))
+    return apart > attached or sum(1 for line in lines if line.endswith(" .")) >= 100
+
+
+def language_by_script(lines: Sequence[str]) -> str | None:
+    """The language of `SCRIPTS` that most letters of `lines` belong to; None for all others, which put spaces between words."""
+    text = "".join(lines)
+    counts = {name: len(re.findall(f"[{characters}]", text)) for name, (characters, _) in SCRIPTS.items()}
+    letters = sum(character.isalpha() for character in text)
+    if 2 * sum(counts.values()) <= letters:
+        return None
+    # Japanese mixes kana with the Chinese characters; Chinese has no kana.
+    if 10 * counts["Japanese"] > counts["Chinese"]:
+        counts["Japanese"] += counts.pop("Chinese")
+    return max(counts, key=counts.__getitem__)
+
+
+def _has_capitals(lines: Sequence[str]) -> bool:
+    return any(line != line.lower() for line in lines)
