@@ -17,10 +17,16 @@ from typing import Any
 
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers, stranger
 from nmt.data.files import check_outside_runs, made_as, reason, sync
+from nmt.data.text import read_lines
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"
 OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, CHECKPOINTS)
+
+TRAINED = ("step", "epoch", "loss", "nll", "grad_norm", "grad_norms", "tokens_per_second", "lr", "seconds")
+VALIDATED = ("step", "nll", "ppl", "accuracy", "bleu", "chrf", "best", "seconds")
+KEYS = {"train": TRAINED, "valid": VALIDATED, "average": VALIDATED, "skipped": ("step",)}
+"""What lines of the log hold, of each event."""
 
 
 @contextmanager
@@ -116,6 +122,38 @@ class Log:
             return 0
         sync(self._path)
         return self._path.stat().st_size
+
+
+def read_log(run: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """The events in the log of a run, and what is wrong with the first line that training did not write: those before it are read.
+
+    None of either where there is no log yet. A last line that a kill left half written is passed over: --resume writes it again.
+    """
+    path = run / LOG
+    events: list[dict[str, Any]] = []
+    lines = list(read_lines(path, "replace")) if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+            _ = [event[key] for key in KEYS[event["event"]]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if number == len(lines) and not line.endswith("}"):
+                break
+            return events, f"{path}, line {number}: is damaged: not a line that nmt train writes; remove it"
+        events.append(event)
+    return events, None
+
+
+def is_training(run: Path) -> bool:
+    """Whether a process trains there now."""
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _finite(value: Any) -> Any:

@@ -6,6 +6,7 @@ no more than weights, optimizer and a few numbers, and a resumed run continues e
 
 import dataclasses
 import math
+import os
 import signal
 from collections.abc import Callable
 from contextlib import closing
@@ -76,12 +77,14 @@ def train(
             init_from = begun_from(run, newest, config, dataset, data)
             if init_from is not None and newest is None:
                 initialise(model, config, init_from, dataset)
-        description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
+        place = os.path.relpath(os.path.realpath(dataset.path), os.path.realpath(run))  # the two may be moved together
+        begun = {"init_from": str(init_from) if init_from else None, "trained_on": place}
+        description = {**config.to_dict(), **vocabulary(dataset), **begun}
         checkpoint.write_config(run, description, dataset.source, dataset.target)
         write_json(run / REPORT, report)
-        begun = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
-        begun.begin(newest)
-        return begun.run()
+        training = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
+        training.begin(newest)
+        return training.run()
 
 
 class _Run(Training):
