@@ -141,12 +141,16 @@ def vocabulary(dataset: Dataset) -> dict[str, Any]:
     return {"vocabulary": sizes, "languages": list(dataset.languages)}
 
 
-def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype) -> str:
-    """What is about to be trained, on what, in one line."""
+def updates_an_epoch(dataset: Dataset, config: Config) -> int:
+    """Of the first one: with BPE-dropout, which makes sentences longer, about as many as of any other."""
+    return len(batches(dataset.train.lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
+
+
+def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype, updates: int) -> str:
+    """What is about to be trained, on what, in one line; an epoch has so many `updates`."""
     number = sum(parameter.numel() for parameter in model.parameters())
     sizes = f"{len(dataset.source):,}" if dataset.shared else f"{len(dataset.source):,} and {len(dataset.target):,}"
     lengths = dataset.train.lengths
-    updates = len(batches(lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
     number_of_threads = torch.get_num_threads()
     threads = f", {number_of_threads} thread{'s' if number_of_threads > 1 else ''}" if device.type == "cpu" else ""
     return (

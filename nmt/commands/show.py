@@ -42,7 +42,7 @@ def report(
     from nmt.report.page import page
     from nmt.report.samples import translated
 
-    console = Console(quiet)
+    console = Console(quiet, output)
     keep_freed_memory()
     found = [gather(Path(path), name) for path, name in zip(runs, _names(runs), strict=True)]
     place = None if data is None else Path(data)

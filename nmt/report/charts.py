@@ -149,10 +149,14 @@ def _curve(title: str, note: str, lines: list[Line], number: int) -> Chart:
     with matplotlib.rc_context(THEME):
         figure = Figure(figsize=SIZE)
         axes = figure.add_axes(PLACE)
+        on_top = max(line.run for line in lines)
         for line in lines:
             color = SERIES.format(line.color)
-            few = line.dashed or len(line.at) == 1  # a line of one point could not be seen
-            axes.plot(line.at, line.heights, "o--" if few else "-", color=color, markersize=2.5 if few else 0, linewidth=1.4)
+            marked = line.dashed or len(line.at) == 1  # a line of one point could not be seen
+            style = "o--" if line.dashed else "o-" if marked else "-"
+            # Of lines that coincide each is seen beneath the next.
+            width = 1.4 + (1.6 * (on_top - line.run) / on_top if on_top else 0)
+            axes.plot(line.at, line.heights, style, color=color, markersize=width + 1.2 if marked else 0, linewidth=width)
             if line.band is not None:
                 axes.fill_between(line.at, *line.band, color=color, alpha=0.2, linewidth=0)
         plain(axes, GRID)
