@@ -87,6 +87,7 @@ class TrainConfig:
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"], "arithmetic of the forward pass; auto: bfloat16 on a GPU that has it"
     ] = "float32"
+    tensorboard: Annotated[bool, "write the numbers of the log for TensorBoard too; needs nmt[tensorboard]"] = False
     seed: Annotated[int, "seed of all randomness of training"] = 1
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from nmt.board import check_installed
 from nmt.checkpoint import CONFIG, WEIGHTS, assign, latest_checkpoint, load_model, read_config, read_state, weights
 from nmt.config import Config
 from nmt.data.batching import batches
@@ -19,7 +20,10 @@ from nmt.tensors import HINT
 REPORT = "report.json"
 """Of preprocess, in DATA, and copied into the run."""
 
-MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every", "log_every", "keep_last", "average_last")
+MAY_CHANGE = (
+    *("max_steps", "max_epochs", "max_minutes", "patience"),
+    *("save_every", "log_every", "keep_last", "average_last", "tensorboard"),
+)
 """Settings of `[train]` that a resumed run may have otherwise: when to stop, what to write. All others change the result."""
 
 
@@ -42,6 +46,8 @@ def check(
         for subword in (dataset.source, dataset.target):
             if subword.kind != "bpe":
                 raise UsageError(f"data.bpe_dropout needs data made with --tokenizer bpe, not {subword.kind}")
+    if settings.tensorboard:
+        check_installed()
     return arithmetic(config, device)
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import torch
 
 from nmt import checkpoint
+from nmt.board import Board
 from nmt.config import Config
 from nmt.console import Console, rate, seconds
 from nmt.data.files import write_json
@@ -118,13 +119,16 @@ class _Run(Training):
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
-            self.log = Log(self.path / LOG, kept["log"])
+            self.log = Log(self.path / LOG, kept["log"], self.board())
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
-            self.log = Log(self.path / LOG, 0)
+            self.log = Log(self.path / LOG, 0, self.board())
             self.save()
         facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch)
         self.console.say(describe(*facts))
+
+    def board(self) -> Board | None:
+        return Board(self.path, self.state.step) if self.settings.tensorboard else None
 
     def run(self) -> Result:
         """The loop."""

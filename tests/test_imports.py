@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "nmt.config": {"nmt.limits", "nmt.models", *TEXT},
     "nmt.limits": set(),
     "nmt.allocator": set(),
+    "nmt.board": {"nmt.errors"},
     "nmt.console": set(),
     "nmt.errors": set(),
     "nmt.vocab": set(),
@@ -57,8 +58,8 @@ MAY_IMPORT = {
     "nmt.workers": {"nmt.errors"},
     "nmt.tensors": FILES,
     "nmt.checkpoint": {"nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
-    "nmt.run": {"nmt.checkpoint", *TEXT},
-    "nmt.preflight": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
+    "nmt.run": {"nmt.board", "nmt.checkpoint", *TEXT},
+    "nmt.preflight": {"nmt.board", "nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {"nmt.data", "nmt.loss", "nmt.models", "nmt.score", "nmt.search", "nmt.translate", "nmt.errors"},
     "nmt.learning": {
         *(
@@ -74,8 +75,8 @@ MAY_IMPORT = {
         ),
     },
     "nmt.train": {
-        *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors", "nmt.learning", "nmt.models"),
-        *("nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
+        *("nmt.board", "nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors"),
+        *("nmt.learning", "nmt.models", "nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
     },
     "nmt.translate": {
         *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),
