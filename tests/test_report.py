@@ -15,6 +15,7 @@ from nmt.data.text import read_lines
 from nmt.report.gather import gather
 from nmt.report.page import visible
 from nmt.report.samples import MOST_BINS, Bin, groups, translated
+from nmt.run import opened
 from tests.command_line import out, refused
 from tests.toys import QUIET, config, dataset, events, run, words
 
@@ -103,6 +104,7 @@ def test_all_text_is_on_the_page_as_it_is_and_nothing_is_fetched(
     text = page(capsys, place / "transformer")
     found = Page(text)
     assert {visible(line.upper()) for line in ODD} <= set(found.texts)
+    assert visible(ODD[2]) in found.texts and visible(ODD[3]) in found.texts  # which the network reads as <unk>
     assert text.count("<script>") == 1 and "alert(1)</script>" not in text.replace("&lt;/script&gt;", "")
     for name in ("src", "href", "xlink:href"):
         assert all(value.startswith(("#", "data:")) for value in found.attributes(name))
@@ -219,6 +221,13 @@ def test_a_run_that_was_killed(copy: Path, capsys: pytest.CaptureFixture[str]) -
     log.write_bytes(log.read_bytes() + b'{"event": "train", "st')
     (told,) = missing(page(capsys, copy))
     assert "--resume goes on after update 6, and loses" in told and "up to 12" in told
+
+
+def test_a_run_in_training_is_not_called_stopped(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(copy / "checkpoints" / "step-12")
+    with opened(copy, resume=True, overwrite=False):
+        text = page(capsys, copy, "--lines", "0")
+    assert "in training</p>" in text and missing(text) == []
 
 
 def test_a_damaged_line_of_the_log_is_named_and_those_before_it_are_drawn(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
