@@ -22,7 +22,21 @@ from nmt.limits import MOST_BEAM, MOST_COUNTED, MOST_POSITIONS
 if TYPE_CHECKING:  # torch comes with it, and the command line reads files through this module before it needs torch
     from nmt.models.base import Settings
 
-TABLES = ("model", "data", "train", "preprocess", "translate", "score", "logprob", "average", "export", "info", "bench", "recipe")
+TABLES = (
+    "model",
+    "data",
+    "train",
+    "preprocess",
+    "translate",
+    "score",
+    "logprob",
+    "average",
+    "export",
+    "info",
+    "report",
+    "bench",
+    "recipe",
+)
 """Tables that a configuration file may hold. `[recipe]` is for people: a recipe's sources and published numbers."""
 
 DEFAULT_BACKEND = "transformer"
@@ -73,6 +87,7 @@ class TrainConfig:
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"], "arithmetic of the forward pass; auto: bfloat16 on a GPU that has it"
     ] = "float32"
+    tensorboard: Annotated[bool, "write the numbers of the log for TensorBoard too; needs nmt[tensorboard]"] = False
     seed: Annotated[int, "seed of all randomness of training"] = 1
 
     def __post_init__(self) -> None:

@@ -9,11 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, ProgressColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 
 PLAIN_INTERVAL = 10.0
 """Seconds between two plain progress lines."""
+
+WIDE = 100
+"""Columns of a terminal that has room for a bar."""
 
 
 def seconds() -> float:
@@ -41,9 +45,11 @@ def replaced(count: int) -> str:
 class Console:
     """The voice of one command. `quiet` silences it."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, output: str | None = None) -> None:
+        """`output` is where the command writes its data: on standard output ("-"), and that a terminal, bars would cover it."""
         self.quiet = quiet
         self._rich = RichConsole(stderr=True, highlight=False)
+        self._draws = self._rich.is_terminal and not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
     def say(self, message: str) -> None:
         """One line: lower case, no final period."""
@@ -63,22 +69,25 @@ class Console:
 
     @contextmanager
     def progress(
-        self, label: str, unit: str, total: int | None = None, start: int = 0, until: float | None = None
+        self, label: str, unit: str, total: int | None = None, start: int = 0, until: float | None = None, speed: bool = True
     ) -> "Iterator[Progress]":
         """Progress of work counted in `unit` ("lines"), at `start` of `total`, where that is known.
 
-        `until` is when, by `seconds()`, the work stops in any case.
+        `until` is when, by `seconds()`, the work stops in any case. Without `speed` the units a second are not told: the worker
+        has a better measure.
 
         with console.progress("translating", "lines", total) as progress: progress.advance(32)
         """
-        if self.quiet or not self._rich.is_terminal:
-            yield Progress(self, label, unit, total, start, until, None)
+        if self.quiet or not self._draws:
+            yield Progress(self, label, unit, total, start, until, speed, None)
             return
-        columns = [TextColumn("{task.description}"), TextColumn("{task.fields[status]}", markup=False)]
-        if total is not None:
-            columns.insert(1, BarColumn())  # type: ignore[arg-type]
-        with RichProgress(*columns, console=self._rich, transient=True) as bar:
-            yield Progress(self, label, unit, total, start, until, bar)
+        status = TextColumn("{task.fields[status]}", markup=False, table_column=Column(overflow="fold"))
+        columns: list[ProgressColumn] = [TextColumn("{task.description}"), status]
+        if total is not None and self._rich.width >= WIDE:  # elsewhere the figures need the room, and may take a second line
+            columns.insert(1, BarColumn(20))
+        # What is written to stdout is data, in a pipe or a file, and goes there as it is.
+        with RichProgress(*columns, console=self._rich, transient=True, redirect_stdout=False) as bar:
+            yield Progress(self, label, unit, total, start, until, speed, bar)
 
     def _print(self, line: str) -> None:
         self._rich.print(line, markup=False, soft_wrap=True)
@@ -95,9 +104,11 @@ class Progress:
         total: int | None,
         start: int,
         until: float | None,
+        speed: bool,
         bar: RichProgress | None,
     ) -> None:
         self._console, self._label, self._unit, self._total, self._until = console, label, unit, total, until
+        self._tells_speed = speed
         self._done = self._start = start
         self._note = ""
         self._began = self._spoke = seconds()
@@ -119,7 +130,8 @@ class Progress:
     def _status(self, now: float) -> str:
         speed = (self._done - self._start) / max(now - self._began, 1e-9)
         of = "" if self._total is None else f"/{self._total:,}"
-        parts = [f"{self._done:,}{of} {self._unit}", f"{rate(speed)} {self._unit}/s"]
+        parts = [f"{self._done:,}{of} {self._unit}"]
+        parts += [f"{rate(speed)} {self._unit}/s"] if self._tells_speed else []
         ends = [] if self._total is None or speed == 0 else [(self._total - self._done) / speed]
         ends += [] if self._until is None else [self._until - now]
         if ends:

@@ -1,6 +1,5 @@
 """What is in a directory of ours, for people and programs: data, a run, a checkpoint, a model."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from safetensors import SafetensorError, safe_open
 from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, check_vocabularies, checkpoints, read_config, read_state
 from nmt.data.files import read_json
 from nmt.data.shards import Dataset
-from nmt.data.text import read_lines
 from nmt.errors import NmtError
-from nmt.run import LOG
+from nmt.run import read_log
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -32,7 +30,7 @@ def describe(path: Path) -> dict[str, Any]:
     check_vocabularies(path, config)
     found: dict[str, Any] = {"path": str(path), "kind": "model", **config}
     if (path / WEIGHTS).is_file():
-        found["parameters"] = _parameters(path / WEIGHTS)
+        found["parameters"] = parameters(path / WEIGHTS)
     elif not (path / CHECKPOINTS).is_dir():  # a run has them when it has validated
         raise NmtError(f"{path / WEIGHTS}: no such file: the model is not whole; copy it again")
     if (path / STATE).is_file():
@@ -59,7 +57,7 @@ def _flat(value: object, name: str) -> list[tuple[str, str]]:
     return [(name, f"{value:,}" if isinstance(value, int) else str(value))]
 
 
-def _parameters(path: Path) -> int:
+def parameters(path: Path) -> int:
     """Numbers in a tensor file, by its header alone."""
     try:
         with safe_open(path, framework="np") as file:
@@ -70,19 +68,13 @@ def _parameters(path: Path) -> int:
 
 def _progress(run: Path) -> dict[str, Any]:
     """The last line of training in the log, and the validation that the run's model comes from. NmtError for a damaged line."""
-    if not (run / LOG).is_file():
-        return {}
+    events, damage = read_log(run)
+    if damage is not None:
+        raise NmtError(damage)
     found: dict[str, Any] = {}
-    lines = list(read_lines(run / LOG, "replace"))
-    for number, line in enumerate(lines, 1):
-        try:
-            event = json.loads(line)
-            if event["event"] == "train":
-                found["last"] = {key: event[key] for key in ("step", "epoch", "loss", "nll")}
-            if event.get("best"):  # each better than those before it
-                found["best"] = {key: event[key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            if number == len(lines) and not line.endswith("}"):
-                break  # half written when a process was killed; --resume writes it again
-            raise NmtError(f"{run / LOG}, line {number}: is damaged: not a line that nmt train writes; remove it") from None
+    for event in events:
+        if event["event"] == "train":
+            found["last"] = {key: event[key] for key in ("step", "epoch", "loss", "nll")}
+        if event.get("best"):  # each better than those before it
+            found["best"] = {key: event[key] for key in ("step", "nll", "ppl", "accuracy", "bleu", "chrf")}
     return found

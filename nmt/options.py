@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from nmt.completion import completion
 from nmt.errors import UsageError
 from nmt.limits import MOST_THREADS
 
@@ -37,13 +38,22 @@ def option(
 
     Where it is not given, the environment's `variable` may say it.
     """
-    shown = "" if metavar is None else metavar
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=shown, min=least, max=most, envvar=variable)
+    complete = completion(metavar) if metavar else None
+    return typer.Option(
+        *names,
+        help=text,
+        rich_help_panel=panel,
+        metavar=metavar or "",
+        min=least,
+        max=most,
+        envvar=variable,
+        autocompletion=complete,
+    )
 
 
 def argument(text: str, metavar: str) -> Any:
     """One positional argument. Paths are plain strings, checked where they are used: a missing file is exit 1, not 2."""
-    return typer.Argument(help=text, metavar=metavar, show_default=False)
+    return typer.Argument(help=text, metavar=metavar, show_default=False, autocompletion=completion(metavar))
 
 
 def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:

@@ -1,6 +1,8 @@
-"""Pictures in files: their formats, and what makes them whole and the same bytes each time."""
+"""Pictures: their style and their formats, and what makes them whole and the same bytes each time."""
 
+import io
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,27 @@ FORMATS = (".svg", ".png", ".pdf")
 
 STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "nmt", "pdf.fonttype": 42}
 """Of matplotlib: text stays text."""
+
+
+def plain(axes: Any, grid: str = "0.9") -> None:
+    """Of matplotlib's axes: a faint grid, no frame above and on the right, numbers with commas."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(color=grid, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def inline_svg(figure: Any, name: str) -> str:
+    """`figure`, of matplotlib, as an element of a page; `name` keeps its ids apart from those of others there."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    _, begin, rest = stream.getvalue().partition("<svg")
+    # A style in it would be one of the whole page, comments name the artists, and ids count from 1 in each figure.
+    drawn = re.sub(r"<style.*?</style>|<!--.*?-->", "", begin + rest, flags=re.DOTALL)
+    return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", drawn)
 
 
 def check(path: str | os.PathLike[str]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.pictures import STYLE, check, save
+from nmt.pictures import STYLE, check, plain, save
 from nmt.tables import circumstances
 
 LOGARITHMIC = 10
@@ -35,7 +35,7 @@ def draw(found: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     # Heavy imports, and only ever needed here. No pyplot: it keeps state, and asks for a display.
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     decoding = found["curve"] == "decoding"
     at = [point["at"] for point in found["points"]]
@@ -56,14 +56,10 @@ def draw(found: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
         else:
             axes.set_ylim(bottom=0)
         axes.set_xticks(at)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(found["label"])
         axes.set_ylabel("a decoding step, milliseconds" if decoding else "target tokens a second")
         axes.set_title(circumstances(found).replace("; ", "\n"), fontsize=8, loc="left", parse_math=False)
-        axes.grid(color="0.9", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes)
         axes.legend(frameon=False)
         save(figure, path)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from nmt.board import check_installed
 from nmt.checkpoint import CONFIG, WEIGHTS, assign, latest_checkpoint, load_model, read_config, read_state, weights
 from nmt.config import Config
 from nmt.data.batching import batches
@@ -19,7 +20,10 @@ from nmt.tensors import HINT
 REPORT = "report.json"
 """Of preprocess, in DATA, and copied into the run."""
 
-MAY_CHANGE = ("max_steps", "max_epochs", "max_minutes", "patience", "save_every", "log_every", "keep_last", "average_last")
+MAY_CHANGE = (
+    *("max_steps", "max_epochs", "max_minutes", "patience"),
+    *("save_every", "log_every", "keep_last", "average_last", "tensorboard"),
+)
 """Settings of `[train]` that a resumed run may have otherwise: when to stop, what to write. All others change the result."""
 
 
@@ -42,6 +46,8 @@ def check(
         for subword in (dataset.source, dataset.target):
             if subword.kind != "bpe":
                 raise UsageError(f"data.bpe_dropout needs data made with --tokenizer bpe, not {subword.kind}")
+    if settings.tensorboard:
+        check_installed()
     return arithmetic(config, device)
 
 
@@ -141,12 +147,16 @@ def vocabulary(dataset: Dataset) -> dict[str, Any]:
     return {"vocabulary": sizes, "languages": list(dataset.languages)}
 
 
-def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype) -> str:
-    """What is about to be trained, on what, in one line."""
+def updates_an_epoch(dataset: Dataset, config: Config) -> int:
+    """Of the first one: with BPE-dropout, which makes sentences longer, about as many as of any other."""
+    return len(batches(dataset.train.lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
+
+
+def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype, updates: int) -> str:
+    """What is about to be trained, on what, in one line; an epoch has so many `updates`."""
     number = sum(parameter.numel() for parameter in model.parameters())
     sizes = f"{len(dataset.source):,}" if dataset.shared else f"{len(dataset.source):,} and {len(dataset.target):,}"
     lengths = dataset.train.lengths
-    updates = len(batches(lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
     number_of_threads = torch.get_num_threads()
     threads = f", {number_of_threads} thread{'s' if number_of_threads > 1 else ''}" if device.type == "cpu" else ""
     return (

@@ -1,6 +1,7 @@
 """The directory of a run: one process at a time in it, its log, and where it stands.
 
-RUN is a model directory (see `checkpoint`) of the best model so far, with log.jsonl, report.json and checkpoints/.
+RUN is a model directory (see `checkpoint`) of the best model so far, with log.jsonl, report.json and checkpoints/,
+and on demand tensorboard/.
 """
 
 import dataclasses
@@ -15,12 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.board import BOARD, EVENTS, Board
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers, stranger
 from nmt.data.files import check_outside_runs, made_as, reason, sync
+from nmt.data.text import read_lines
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"
-OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, CHECKPOINTS)
+OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, BOARD, CHECKPOINTS)
+
+TRAINED = ("step", "epoch", "loss", "nll", "grad_norm", "grad_norms", "tokens_per_second", "lr", "seconds")
+VALIDATED = ("step", "nll", "ppl", "accuracy", "bleu", "chrf", "best", "seconds")
+KEYS = {"train": TRAINED, "valid": VALIDATED, "average": VALIDATED, "skipped": ("step",)}
+"""What lines of the log hold, of each event."""
 
 
 @contextmanager
@@ -76,7 +84,8 @@ def _make_room(path: Path, resume: bool, overwrite: bool) -> None:
 
 def _check_ours(path: Path, names: list[str], is_run: bool) -> None:
     """NmtError where something that --overwrite would delete is not what a run has put there."""
-    odd = [path / name for name in names if not is_run or (path / name).is_dir() != (name == CHECKPOINTS)]
+    odd = [path / name for name in names if not is_run or (path / name).is_dir() != (name in (CHECKPOINTS, BOARD))]
+    odd += [child for child in (path / BOARD).glob("*") if child.is_dir() or not child.name.startswith(EVENTS)]
     found = odd[-1] if odd else stranger(path)
     if found is not None:
         raise NmtError(f"{found}: is not that of a run, so --overwrite does not delete it; move it, or choose another place")
@@ -96,9 +105,12 @@ def _delete(path: Path) -> None:
 class Log:
     """RUN/log.jsonl: one JSON object a line; what is not a finite number is null."""
 
-    def __init__(self, path: Path, size: int) -> None:
-        """Goes on after the first `size` bytes; what a checkpoint does not know of belongs to updates that are lost."""
-        self._path = path
+    def __init__(self, path: Path, size: int, board: Board | None = None) -> None:
+        """Goes on after the first `size` bytes; what a checkpoint does not know of belongs to updates that are lost.
+
+        `board` is told all events too.
+        """
+        self._path, self._board = path, board
         if path.exists():
             os.truncate(path, min(size, path.stat().st_size))
 
@@ -109,6 +121,8 @@ class Log:
                 stream.write(line.encode())
         except OSError as error:
             raise NmtError(f"{self._path}: cannot be written ({reason(error)})") from error
+        if self._board is not None:
+            self._board.write(event)
 
     def size(self) -> int:
         """Bytes so far, now safe on the disk."""
@@ -116,6 +130,38 @@ class Log:
             return 0
         sync(self._path)
         return self._path.stat().st_size
+
+
+def read_log(run: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """The events in the log of a run, and what is wrong with the first line that training did not write: those before it are read.
+
+    None of either where there is no log yet. A last line that a kill left half written is passed over: --resume writes it again.
+    """
+    path = run / LOG
+    events: list[dict[str, Any]] = []
+    lines = list(read_lines(path, "replace")) if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+            _ = [event[key] for key in KEYS[event["event"]]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if number == len(lines) and not line.endswith("}"):
+                break
+            return events, f"{path}, line {number}: is damaged: not a line that nmt train writes; remove it"
+        events.append(event)
+    return events, None
+
+
+def is_training(run: Path) -> bool:
+    """Whether a process trains there now."""
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _finite(value: Any) -> Any:

@@ -6,6 +6,7 @@ no more than weights, optimizer and a few numbers, and a resumed run continues e
 
 import dataclasses
 import math
+import os
 import signal
 from collections.abc import Callable
 from contextlib import closing
@@ -16,14 +17,15 @@ from typing import Any, NoReturn
 import torch
 
 from nmt import checkpoint
+from nmt.board import Board
 from nmt.config import Config
-from nmt.console import Console, Progress, rate, seconds
+from nmt.console import Console, rate, seconds
 from nmt.data.files import write_json
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError, NotNumbersError
 from nmt.learning import Training, feed, memory, new_network
 from nmt.models.base import Seq2Seq
-from nmt.preflight import begun_from, check, describe, examined, initialise, vocabulary
+from nmt.preflight import begun_from, check, describe, examined, initialise, updates_an_epoch, vocabulary
 from nmt.run import LOG, REPORT, Interval, Log, State, opened
 from nmt.signals import deferred
 from nmt.validate import Validation, better
@@ -76,12 +78,14 @@ def train(
             init_from = begun_from(run, newest, config, dataset, data)
             if init_from is not None and newest is None:
                 initialise(model, config, init_from, dataset)
-        description = {**config.to_dict(), **vocabulary(dataset), "init_from": str(init_from) if init_from else None}
+        place = os.path.relpath(os.path.realpath(dataset.path), os.path.realpath(run))  # the two may be moved together
+        begun = {"init_from": str(init_from) if init_from else None, "trained_on": place}
+        description = {**config.to_dict(), **vocabulary(dataset), **begun}
         checkpoint.write_config(run, description, dataset.source, dataset.target)
         write_json(run / REPORT, report)
-        begun = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
-        begun.begin(newest)
-        return begun.run()
+        training = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
+        training.begin(newest)
+        return training.run()
 
 
 class _Run(Training):
@@ -104,6 +108,7 @@ class _Run(Training):
         super().__init__(config, console, model, device, precision, compile)
         self.dataset, self.feed = dataset, feed(dataset, config, model, directory=run)
         self.data, self.path, self.description, self.validation = data, run, description, validation
+        self.updates_an_epoch = updates_an_epoch(dataset, config)
         self.began = seconds()
 
     def begin(self, newest: Path | None) -> None:
@@ -114,18 +119,22 @@ class _Run(Training):
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
-            self.log = Log(self.path / LOG, kept["log"])
+            self.log = Log(self.path / LOG, kept["log"], self.board())
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
-            self.log = Log(self.path / LOG, 0)
+            self.log = Log(self.path / LOG, 0, self.board())
             self.save()
-        self.console.say(describe(self.dataset, self.config, self.model, self.device, self.precision))
+        facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch)
+        self.console.say(describe(*facts))
+
+    def board(self) -> Board | None:
+        return Board(self.path, self.state.step) if self.settings.tensorboard else None
 
     def run(self) -> Result:
         """The loop."""
         state, settings = self.state, self.settings
         due = False
-        progress = self.console.progress("training", "updates", settings.max_steps, state.step, self.until)
+        progress = self.console.progress("training", "updates", self.most_updates, state.step, self.until, speed=False)
         with (
             closing(self.feed.updates(state.epoch, state.position)) as coming,
             deferred(self.console.say) as caught,
@@ -135,8 +144,9 @@ class _Run(Training):
                 began = seconds()
                 self.update(next(coming))
                 state.interval.seconds += seconds() - began  # the wait for data is part of an update
+                shown.advance(1, self.standing())
                 if state.step % settings.log_every == 0:
-                    self.log_interval(shown)
+                    self.log_interval()
                     state.interval = Interval()
                 if self.validation is not None and state.step % settings.valid_every == 0:
                     self.validate(self.validation, lambda _: shown.advance(0, "validating"))
@@ -144,7 +154,6 @@ class _Run(Training):
                 if due and not state.bad:  # else it is made up for once updates are no longer skipped
                     self.save()
                     due = False
-                shown.advance()
             if not state.bad:
                 self.save()
         if caught:
@@ -156,6 +165,24 @@ class _Run(Training):
             self.finish()
         self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
         return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
+
+    @property
+    def most_updates(self) -> int | None:
+        """After which training stops in any case, as far as can be told."""
+        settings = self.settings
+        epochs = [] if settings.max_epochs is None else [settings.max_epochs * self.updates_an_epoch]
+        return min([*epochs, *([] if settings.max_steps is None else [settings.max_steps])], default=None)
+
+    def standing(self) -> str:
+        """How it goes, in a few words: of the updates since the last line of the log, and of the validations so far."""
+        state, report = self.state, self.state.interval.report()
+        facts = [
+            f"epoch {state.epoch + min(state.position / self.updates_an_epoch, 1):.2f}",
+            f"loss {report['loss']:.3f}",
+            *([] if state.best_score is None else [f"best {self.settings.metric} {state.best_score:.4g}"]),
+            f"{rate(report['tokens_per_second'])} tokens/s",
+        ]
+        return ", ".join(facts)
 
     @property
     def until(self) -> float | None:
@@ -177,7 +204,7 @@ class _Run(Training):
         )
         raise NmtError(f"{what}: the training in {self.path} has diverged; {again} {self.remedy()}")
 
-    def log_interval(self, shown: Progress) -> None:
+    def log_interval(self) -> None:
         state, report = self.state, self.state.interval.report()
         epoch = state.epoch + (state.position > 0)  # counted from 1 for people
         state.seconds = seconds() - self.began
@@ -192,7 +219,6 @@ class _Run(Training):
                 "seconds": state.seconds,
             }
         )
-        shown.advance(0, f"epoch {epoch}, loss {report['loss']:.3f}, {rate(report['tokens_per_second'])} target tokens/s")
 
     def validate(self, validation: Validation, advance: Callable[[int], None], event: str = "valid", count: bool = True) -> None:
         """Scores the model, logs that as `event`, keeps the model if it is the best.
@@ -267,7 +293,7 @@ class _Run(Training):
         state, last = self.state, self.settings.average_last
         with self.console.progress("validation", "lines") as shown:
             if state.interval.norms:
-                self.log_interval(shown)  # and kept: a run that goes on logs the whole interval in its turn
+                self.log_interval()  # and kept: a run that goes on logs the whole interval in its turn
             if self.validation is not None and state.validated != state.step:
                 self.validate(self.validation, shown.advance, count=False)
             members = checkpoint.checkpoints(self.path)[-last:] if last else []

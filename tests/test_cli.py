@@ -14,7 +14,7 @@ import nmt
 from nmt.cli import main
 from tests.command_line import nmt_process, nmt_started, out, refused, text
 
-COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "export", "info", "bench")
+COMMANDS = ("preprocess", "train", "translate", "score", "logprob", "average", "export", "info", "report", "bench")
 
 
 # Help and start-up
@@ -49,6 +49,7 @@ def test_help_names_every_promised_option(capsys: pytest.CaptureFixture[str], mo
         "average": "output last overwrite config quiet",
         "export": "format output overwrite config quiet",
         "info": "json",
+        "report": "output data lines overwrite device threads config quiet",
         "bench": """backend size config set batch-tokens accumulate precision compile no-compile seconds warmup search beam-size
             curve plot vocab-size device threads format quiet""",
     }

@@ -39,7 +39,7 @@ def written(tmp_path: Path, text: str) -> str:
 def test_the_keys_that_recipes_rely_on_exist() -> None:
     train = (
         "learning_rate schedule warmup label_smoothing clip_norm batch_tokens accumulate max_steps max_epochs max_minutes "
-        "valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision seed"
+        "valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision tensorboard seed"
     )
     common = "layers encoder_layers decoder_layers width dropout tie_embeddings start"
     transformer = "heads feed_forward attention_dropout positions"

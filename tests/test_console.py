@@ -1,5 +1,7 @@
 """What a person sees on stderr, with a clock of our own."""
 
+import re
+
 import pytest
 
 from nmt import console
@@ -53,6 +55,13 @@ def test_work_that_stops_at_a_time_is_over_by_then(
     assert f", 0.5 updates/s, {told} left\n" in capsys.readouterr().err
 
 
+def test_a_worker_may_tell_a_speed_of_its_own(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Console().progress("training", "updates", 20, speed=False) as progress:
+        clock[0] += 10
+        progress.advance(5, "loss 3.210, 900 tokens/s")
+    assert capsys.readouterr().err == "training: 5/20 updates, 0:30 left, loss 3.210, 900 tokens/s\n"
+
+
 def test_quiet_says_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     quiet = Console(quiet=True)
     quiet.say("hello")
@@ -84,6 +93,34 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.Monke
     assert out == ""
     assert "2/4 lines" in err and "note" in err
     assert err.endswith("\x1b[2K")  # the bar's line is erased
+
+
+@pytest.mark.parametrize(("columns", "has_bar"), [("120", True), ("60", False)])
+def test_a_narrow_terminal_has_all_figures_and_no_bar(
+    columns: str, has_bar: bool, clock: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("TTY_COMPATIBLE", "1"), ("FORCE_COLOR", "1"), ("COLUMNS", columns)):
+        monkeypatch.setenv(name, value)
+    note = "epoch 0.25, loss 3.210, best bleu 21.05, 12,345 tokens/s"
+    with Console().progress("training", "updates", total=4000, speed=False) as progress:
+        clock[0] += 1
+        progress.advance(2, note)
+    err = capsys.readouterr().err
+    shown = " ".join(re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", err).split())
+    assert f"2/4,000 updates, 33:19 left, {note}" in shown
+    assert ("━" in err) == has_bar
+
+
+@pytest.mark.parametrize(("output", "draws"), [("-", False), ("file", True), (None, True)])
+def test_no_bar_is_drawn_over_data(
+    output: str | None, draws: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with Console(output=output).progress("translating", "lines", total=4) as progress:
+        progress.advance()
+    assert ("translating" in capsys.readouterr().err) == draws
 
 
 def test_tables_align_and_never_cut() -> None:

@@ -15,10 +15,12 @@ MAY_IMPORT = {
     "nmt.__main__": {"nmt.cli"},
     "nmt.cli": {"nmt.commands", "nmt.console", "nmt.errors"},
     "nmt.commands": EVERYTHING,
-    "nmt.options": {"nmt.config", "nmt.errors", "nmt.limits", "nmt.models"},
+    "nmt.completion": {"nmt.data.files"},
+    "nmt.options": {"nmt.completion", "nmt.config", "nmt.errors", "nmt.limits", "nmt.models"},
     "nmt.config": {"nmt.limits", "nmt.models", *TEXT},
     "nmt.limits": set(),
     "nmt.allocator": set(),
+    "nmt.board": {"nmt.errors"},
     "nmt.console": set(),
     "nmt.errors": set(),
     "nmt.vocab": set(),
@@ -54,14 +56,18 @@ MAY_IMPORT = {
     "nmt.pictures": FILES,
     "nmt.heatmap": {"nmt.pictures"},
     "nmt.plot": {"nmt.pictures", "nmt.tables"},
+    "nmt.report": {
+        *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.doubts", "nmt.errors", "nmt.info", "nmt.pictures"),
+        *("nmt.report", "nmt.results", "nmt.run", "nmt.score", "nmt.search", "nmt.translate", "nmt.vocab"),
+    },
     "nmt.results": {"nmt.alignment"},
     "nmt.signals": {"nmt.console"},
     "nmt.stream": {"nmt.workers", "nmt.errors"},
     "nmt.workers": {"nmt.errors"},
     "nmt.tensors": FILES,
     "nmt.checkpoint": {"nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
-    "nmt.run": {"nmt.checkpoint", *FILES},
-    "nmt.preflight": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
+    "nmt.run": {"nmt.board", "nmt.checkpoint", *TEXT},
+    "nmt.preflight": {"nmt.board", "nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {
         "nmt.data",
         "nmt.loss",
@@ -86,8 +92,8 @@ MAY_IMPORT = {
         ),
     },
     "nmt.train": {
-        *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors", "nmt.learning", "nmt.models"),
-        *("nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
+        *("nmt.board", "nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors"),
+        *("nmt.learning", "nmt.models", "nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
     },
     "nmt.translate": {
         *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),
@@ -103,7 +109,7 @@ MAY_IMPORT = {
 }
 """A package stands for its modules, on both sides. The version, in `nmt` itself, may be read everywhere."""
 
-HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "matplotlib", "ctranslate2"}
+HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "matplotlib", "jinja2", "ctranslate2"}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -180,8 +186,10 @@ def test_data_knows_tensors_only_in_batching() -> None:
         "nmt.commands.judge",
         "nmt.commands.make",
         "nmt.commands.measure",
+        "nmt.commands.show",
         "nmt.commands.use",
         "nmt.options",
+        "nmt.completion",
         "nmt.config",
         "nmt.console",
     ],

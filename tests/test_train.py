@@ -179,7 +179,9 @@ class Interrupting(Console):
         super().__init__(quiet=True)
         self.number, self.after = number, after
 
-    def progress(self, label: str, unit: str, total: int | None = None, start: int = 0, until: float | None = None) -> Any:
+    def progress(
+        self, label: str, unit: str, total: int | None = None, start: int = 0, until: float | None = None, speed: bool = True
+    ) -> Any:
         outer = self
 
         class Shown(Progress):
@@ -194,7 +196,7 @@ class Interrupting(Console):
                 if outer.after == 0 and amount:
                     signal.raise_signal(outer.number)
 
-        return Shown(self, label, unit, total, start, until, None)
+        return Shown(self, label, unit, total, start, until, speed, None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

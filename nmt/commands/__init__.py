@@ -1,11 +1,11 @@
-"""The commands, as `nmt --help` lists them. What each may be asked is in `make`, `use`, `judge` and `measure`."""
+"""The commands, as `nmt --help` lists them. What each may be asked is in `make`, `use`, `judge`, `show` and `measure`."""
 
 from typing import Annotated
 
 import typer
 
 import nmt
-from nmt.commands import judge, make, measure, use
+from nmt.commands import judge, make, measure, show, use
 from nmt.options import option
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)
 app.command(epilog="Example: nmt average run --last 5 -o averaged")(make.average)
 app.command(epilog="Example: nmt export run --format ctranslate2 -o exported")(make.export)
 app.command(epilog="Example: nmt info run")(use.info)
+app.command(epilog="Example: nmt report run -o run.html; nmt report run rnn -o both.html")(show.report)
 app.command(epilog="Example: nmt bench data --size tiny; nmt bench run test.en; nmt bench --curve width -o width.svg")(
     measure.bench
 )

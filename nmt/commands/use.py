@@ -148,7 +148,7 @@ def translate(
     from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
     from nmt.score import check_counts
 
-    console = Console(quiet)
+    console = Console(quiet, output)
     inputs = inputs or ["-"]
     if n_best > 1 and format == "text":
         raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
@@ -318,7 +318,7 @@ def logprob(
 
     keep_freed_memory()
     translator = Translator.load(model, ensemble or (), device, threads)
-    console, told = Console(quiet), list[int]()
+    console, told = Console(quiet, output), list[int]()
     pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))
     with open_text(output, overwrite) as writer, console.progress("scoring", "lines") as progress:
         for line, each in enumerate(translator.log_probs(pairs, batch_tokens)):
