@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.measures import METRICS
 from nmt.models import BACKENDS
-from nmt.score import METRICS
 from nmt.search import STRATEGIES
 from tests.toys import config, dataset, run, words
 
