@@ -19,16 +19,16 @@ MULTILINGUAL = ("char", "spm", "flores101", "flores200", "spBLEU-1K")
 
 
 def about_hypothesis(lines: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool = False) -> list[str]:
-    """Whether its text is odd, or lower-cased where a reference is not, and nobody said that case is meant to be ignored."""
-    told = _about_text("hypothesis", lines)
+    """Whether it is tokenised, or lower-cased where a reference is not, and nobody said that case is meant to be ignored."""
+    told = _about_tokens("hypothesis", lines)
     if not lowercase and not _has_capitals(lines) and any(_has_capitals(reference) for reference in references):
         told.append("the hypothesis has no capital letter, the reference has; if that is meant, use --lowercase")
     return told
 
 
 def about_reference(lines: Sequence[str], tokenizer: str | None) -> list[str]:
-    """Whether its text is odd, or in a script in which BLEU's `tokenizer` (None: there is no BLEU) finds no words."""
-    told = _about_text("reference", lines)
+    """Whether it is tokenised, or in a script in which BLEU's `tokenizer` (None: there is no BLEU) finds no words."""
+    told = _about_tokens("reference", lines)
     language = None if tokenizer is None else language_by_script(lines)
     if language is not None:
         fitting = SCRIPTS[language][1]
@@ -37,13 +37,9 @@ def about_reference(lines: Sequence[str], tokenizer: str | None) -> list[str]:
     return told
 
 
-def _about_text(what: str, lines: Sequence[str]) -> list[str]:
-    told = []
-    if "".join(lines[:1]).startswith("\ufeff"):
-        told.append(f"the {what} begins with a byte order mark, which counts as part of its first word, as in sacreBLEU; remove it")
-    if looks_tokenised(lines):
-        told.append(f"the {what} looks tokenised; score detokenised text, or the number cannot be compared")
-    return told
+def _about_tokens(what: str, lines: Sequence[str]) -> list[str]:
+    tokenised = looks_tokenised(lines)
+    return [f"the {what} looks tokenised; score detokenised text, or the number cannot be compared"] if tokenised else []
 
 
 def looks_tokenised(lines: Sequence[str]) -> bool:

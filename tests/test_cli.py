@@ -392,16 +392,6 @@ def test_the_seed_is_that_of_sacrebleu_and_its_variable(
     assert code == 2 and "SACREBLEU_SEED" in told
 
 
-def test_a_byte_order_mark_counts_as_in_sacrebleu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from sacrebleu import corpus_chrf
-
-    plain, marked = text(tmp_path / "plain", "A cat."), text(tmp_path / "marked", "\ufeffA cat.")
-    assert main(["score", str(marked), "-r", str(plain), "-m", "chrf", "--format", "json"]) == 0
-    shown, told = capsys.readouterr()
-    assert json.loads(shown)[0]["score"] == corpus_chrf(["\ufeffA cat."], [["A cat."]]).score != 100
-    assert f"{marked}: the hypothesis begins with a byte order mark" in told
-
-
 def test_lines_may_have_fewer_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     hypothesis, first, second = (
         text(tmp_path / name, *lines)

@@ -115,11 +115,7 @@ def score(
     check_inputs(*hypotheses, *reference, *([] if source is None else [source]))
     check_output(output)
     told: list[int] = []
-    systems, references = (
-        # As sacreBLEU reads, for which a byte order mark is a part of the first word.
-        [list(read_lines(path, errors, told.append, keep_mark=True)) for path in paths]
-        for paths in (hypotheses, reference)
-    )
+    systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
     for paths, texts in ((hypotheses, systems), (reference, references)):
         for path, lines in zip(paths, texts, strict=True):
             scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))

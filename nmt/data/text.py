@@ -31,20 +31,19 @@ def read_lines(
     errors: Errors = "strict",
     on_replaced: Callable[[int], None] | None = None,
     name: str | None = None,
-    keep_mark: bool = False,
 ) -> Iterator[str]:
     """The lines of a text file, of standard input ("-") or of a pipe, each as soon as it has arrived, in flat memory.
 
     Names that end in .gz or .xz are decompressed. With errors="replace" bytes that are not UTF-8 become U+FFFD and `on_replaced`
-    is told the number (from 1) of each such line, just before the line is given. `name` is what messages call the file. With
-    `keep_mark` a byte order mark at its start stays. Raises NmtError that names file and line for bytes that are not UTF-8, for a
-    path that is missing, a directory or unreadable, and for a truncated or corrupt archive.
+    is told the number (from 1) of each such line, just before the line is given. `name` is what messages call the file. Raises
+    NmtError that names file and line for bytes that are not UTF-8, for a path that is missing, a directory or unreadable, and for
+    a truncated or corrupt archive.
     """
     name = display(path) if name is None else name
     before = 0
     with open_bytes(path, name) as read:
         for block in _whole_lines(read):
-            block = block.removeprefix(codecs.BOM_UTF8) if before == 0 and not keep_mark else block
+            block = block.removeprefix(codecs.BOM_UTF8) if before == 0 else block
             block = block.replace(b"\r\n", b"\n")
             try:
                 lines = block.decode("utf-8").split("\n")
