@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -34,7 +34,7 @@ from nmt.preflight import check
 from nmt.profile import DATA, TRAINING, TRANSLATION, mark, profiled, shares, training_regions, translation_regions
 from nmt.search import Search
 from nmt.search.pool import LEAST_WIDTH
-from nmt.translate import Options, Translator, prepare
+from nmt.translate import Options, Precision, Translator, prepare
 
 WINDOWS = 10
 """Parts of the measured time, whose rates show how steady they are."""
@@ -166,7 +166,7 @@ def translation(
     searches: Mapping[str, Search],
     batch_tokens: int,
     device: torch.device,
-    precision: Literal["float32", "int8"] = "float32",
+    precision: Precision = "float32",
 ) -> dict[str, Any]:
     """Figures of the translation of `lines`, which are from `source`, as `nmt translate` makes them, by each of `searches`.
 
@@ -195,7 +195,7 @@ def translation(
         each["flops_per_sentence"] = counter.flops / len(full)
         spent = profiled(partial(_run, alone, part, options), translation_regions(saved.model, options.search), device)
         each["shares"] = shares(spent, TRANSLATION)
-    arithmetic = torch.int8 if precision == "int8" else torch.float32
+    arithmetic: torch.dtype = getattr(torch, precision)
     speed = gemm_rate(device, arithmetic)
     greedy = next((each["seconds"] for each in found if each["search"] == "greedy"), None)
     for each in found:

@@ -40,7 +40,7 @@ def new_network(dataset: Dataset, config: Config) -> Seq2Seq:
 
 
 def initial(config: Config, source: int, target: int, shared: bool) -> Seq2Seq:
-    """The same, for vocabularies of these sizes."""
+    """The network of `config` with its first weights, which its seed decides, for vocabularies of these sizes."""
     torch.manual_seed(mixed(Use.WEIGHTS, config.train.seed))
     return build(config.backend, config.model, source, target, shared)
 

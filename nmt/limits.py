@@ -8,7 +8,7 @@ MOST_SUBWORDS = 10_000_000
 MOST_UNITS = 1_000_000
 """Of a layer's width and of the layers of a network."""
 
-MOST_BEAM = 10_000
+MOST_BEAM = 1000
 
 MOST_POSITIONS = 2**31 - 1
 """Of a batch, padding counted."""

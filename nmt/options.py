@@ -9,7 +9,7 @@ import typer
 
 from nmt.completion import completion
 from nmt.errors import UsageError
-from nmt.limits import MOST_THREADS
+from nmt.limits import MOST_BEAM, MOST_THREADS
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -224,7 +224,10 @@ Precision = Annotated[
 Compile = Annotated[
     bool | None, option("Compile the network (default: a Transformer on a GPU).", "--compile/--no-compile", panel=TRAINING)
 ]
-BeamSize = Annotated[int, option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1)]
+BeamSize = Annotated[
+    int,
+    option("Hypotheses kept at each step.", "--beam-size", "-b", panel=SEARCH, metavar="N", least=1, most=MOST_BEAM),
+]
 Overwrite = Annotated[bool, option("Replace what exists.", "--overwrite", panel=OUTPUT)]
 Errors = Annotated[
     Literal["strict", "replace"],

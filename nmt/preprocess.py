@@ -26,7 +26,7 @@ from nmt.data.shards import CONTENT, FORMAT
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
 from nmt.data.text import Errors, check_inputs
 from nmt.errors import NmtError, UsageError
-from nmt.limits import MOST_SUBWORDS, MOST_THREADS
+from nmt.limits import MOST_COUNTED, MOST_SUBWORDS, MOST_THREADS
 
 VALID_SHARE = 100
 """Without other wish one pair in so many is set aside for validation …"""
@@ -77,7 +77,7 @@ class Options:
         bounds: dict[str, tuple[int, float]] = {
             "vocab_size": (1, MOST_SUBWORDS),
             "max_length": (1, math.inf),
-            "max_ratio": (1, math.inf),
+            "max_ratio": (1, MOST_COUNTED),
             "vocab_sample": (1, math.inf),
             "workers": (1, MOST_THREADS),
             "valid_size": (0, math.inf),

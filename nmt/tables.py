@@ -7,7 +7,7 @@ from nmt.console import layout, rate
 
 
 def as_text(found: Mapping[str, Any]) -> list[str]:
-    """The lines of a table of what `bench.training`, `bench.translation` or `curves.measure` found."""
+    """The lines of a table of what `bench.training`, `bench.translation`, `curves.training` or `curves.decoding` found."""
     if found["measured"] == "curve":
         return [f"{found['curve']}: {circumstances(found)}", "", *_curve_lines(found)]
     title = (

@@ -26,7 +26,7 @@ from nmt.checkpoint import SavedModel, load_model
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
 from nmt.limits import MOST_THREADS
-from nmt.models.base import Seq2Seq
+from nmt.models.base import Seq2Seq, padded
 from nmt.models.ensemble import Ensemble
 from nmt.models.packed import pack
 from nmt.models.quantized import available, quantize
@@ -221,11 +221,13 @@ class Translator:
         self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], batch_tokens: int = 4000
     ) -> Iterator[tuple[list[int], tuple[float, ...]]]:
         """Target ids with the log-probability of each, then of `</s>`, for pairs of ids without start token and `</s>`."""
-        sentences: Iterator[tuple[None, list[Sentence[tuple[float, ...]]]]] = (
-            (None, [Sentence([*source, EOS], size := self._size(source), list(target), 0, max(size, len(target) + 1), number)])
-            for number, (source, target) in enumerate(pairs, 1)
-        )
-        for _, (sentence,) in in_order(sentences, self._force, batch_tokens, None, workers=self._workers):
+
+        def sentences() -> Iterator[tuple[None, list[Sentence[tuple[float, ...]]]]]:
+            for number, (source, target) in enumerate(pairs, 1):
+                size = padded(self._model, len(source) + 1)
+                yield None, [Sentence([*source, EOS], size, list(target), 0, max(size, len(target) + 1), number)]
+
+        for _, (sentence,) in in_order(sentences(), self._force, batch_tokens, None, workers=self._workers):
             yield sentence.target, sentence.result
 
     def _sentences(
@@ -257,7 +259,7 @@ class Translator:
                 limit = options.limit(len(part), len(prefix))
                 if len(prefix) > limit:
                     raise NmtError(f"the prefix of {where(number)} has {len(prefix)} subwords, the limit is {limit}")
-                size = self._size(part)
+                size = padded(self._model, len(part) + 1)
                 sentences.append(Sentence[_Found]([*part, EOS], size, prefix, limit, max(size, LEAST_WIDTH), number))
                 prefix = []  # it begins the first part only
             yield overlong, sentences
@@ -279,18 +281,14 @@ class Translator:
             cuts.append(next((cut for cut in range(end, cuts[-1], -1) if starts[cut]), end))
         return [source[start:end] for start, end in itertools.pairwise([*cuts, len(source)])]
 
-    def _size(self, source: Sequence[int]) -> int:
-        """The positions that source ids without `</s>` take in a batch."""
-        return -(-(len(source) + 1) // self._model.source_unit) * self._model.source_unit
-
     def _sources(self, batch: list[Sentence[Any]]) -> tuple[Tensor, Tensor]:
         """src (B, S) and src_lengths (B,). S is a multiple of the network's unit, so that nothing about the company of a sentence
         reaches its arithmetic: another last bit would change text at near ties.
         """
         size = max(sentence.size for sentence in batch)
-        padded = [sentence.source + [PAD] * (size - len(sentence.source)) for sentence in batch]
+        sources = [sentence.source + [PAD] * (size - len(sentence.source)) for sentence in batch]
         lengths = [len(sentence.source) for sentence in batch]
-        return torch.tensor(padded, device=self.device), torch.tensor(lengths, device=self.device)
+        return torch.tensor(sources, device=self.device), torch.tensor(lengths, device=self.device)
 
     @torch.inference_mode()
     def _search(self, batch: list[Sentence[_Found]], options: Options) -> list[_Found]:
@@ -299,23 +297,27 @@ class Translator:
         search = options.search if options.unique else options.search.keeping(options.n_best)
         limits, prefixes = [sentence.limit for sentence in batch], [sentence.target for sentence in batch]
         found = search(self._model, src, lengths, limits, prefixes, options.batch_tokens)
-        weights = self._attention(src, lengths, [best for best, *_ in found]) if options.attention else [None] * len(batch)
+        weights: Sequence[NDArray[np.float32] | None] = [None] * len(batch)
+        if options.attention:
+            weights = self._attention(src, lengths, [best for best, *_ in found], options.batch_tokens)
         return [_Found(hypotheses, attention) for hypotheses, attention in zip(found, weights, strict=True)]
 
-    def _attention(self, src: Tensor, lengths: Tensor, hypotheses: list[Hypothesis]) -> list[NDArray[np.float32]]:
-        """(T, S) each. Hypotheses of one length together, for the same reason as sources."""
-        rows: defaultdict[int, list[int]] = defaultdict(list)
-        for row, hypothesis in enumerate(hypotheses):
-            rows[len(hypothesis.token_log_probs)].append(row)
-        memory = self._model.encode(src, lengths)
+    def _attention(self, src: Tensor, lengths: Tensor, hypotheses: list[Hypothesis], positions: int) -> list[NDArray[np.float32]]:
+        """(T, S) each. Those of one T and one padded S together, so that company reaches no bit, and few enough for `positions`."""
+        rows: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         sizes = lengths.tolist()
+        for row, hypothesis in enumerate(hypotheses):
+            rows[len(hypothesis.token_log_probs), padded(self._model, sizes[row])].append(row)
         weights: dict[int, NDArray[np.float32]] = {}
-        for length, members in rows.items():
-            prefix = [[self._model.start_token, *hypotheses[row].tokens][:length] for row in members]
-            index = torch.tensor(members, device=self.device)
-            attention = self._model.attention(torch.tensor(prefix, device=self.device), memory.select(index))
-            for row, own in zip(members, attention.float().cpu().numpy(), strict=True):
-                weights[row] = own[:, : sizes[row]]
+        for (length, size), alike in rows.items():
+            most = max(1, positions // max(length, size))
+            for members in (alike[begin : begin + most] for begin in range(0, len(alike), most)):
+                prefix = [[self._model.start_token, *hypotheses[row].tokens][:length] for row in members]
+                index = torch.tensor(members, device=self.device)
+                memory = self._model.encode(src[index, :size], lengths[index])
+                attention = self._model.attention(torch.tensor(prefix, device=self.device), memory)
+                for row, own in zip(members, attention.float().cpu().numpy(), strict=True):
+                    weights[row] = own[:, : sizes[row]]
         return [weights[row] for row in range(len(hypotheses))]
 
     def _check_attention(self) -> None:

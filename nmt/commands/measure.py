@@ -64,9 +64,9 @@ def bench(
     compile: Compile = None,
     seconds: Annotated[
         float | None,
-        option("Seconds that are measured (default: 30; of a curve, 3 a point).", panel=TRAINING, metavar="N", least=0),
+        option("Seconds that are measured (default: 30; of a curve, 3 a point).", panel=TRAINING, metavar="N", least=0, most=86400),
     ] = None,
-    warmup: Annotated[int, option("Updates before them.", panel=TRAINING, metavar="N", least=0)] = 3,
+    warmup: Annotated[int, option("Updates before them, or steps of decoding.", panel=TRAINING, metavar="N", least=0)] = 3,
     search: Annotated[
         Literal["beam", "greedy", "sample"] | None,
         option("How tokens are chosen (default: greedy, then beam).", panel=SEARCH, metavar="beam|greedy|sample"),
@@ -96,7 +96,7 @@ def bench(
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "int8"] | None,
         option(
-            "Arithmetic (default: float32); a model has float32 and int8.",
+            "Arithmetic (default: float32).",
             panel=COMMON,
             metavar="auto|float32|bfloat16|float16|int8",
         ),
@@ -196,7 +196,7 @@ def bench(
             searches=searches,
             batch_tokens=batch_tokens or 4000,
             device=place,
-            precision="int8" if precision == "int8" else "float32",
+            precision="float32" if precision is None or precision == "auto" or precision == "float16" else precision,
         )
     print(dumps(found, ensure_ascii=False, indent=2) if format == "json" else "\n".join(as_text(found)))
     if plot is not None and wanted is not None:
@@ -212,8 +212,8 @@ def _refuse_misfits(context: typer.Context, subject: str | None, precision: str 
         for word in given(context, key):
             others = " or ".join(other for other, keys in SUBJECTS.values() if key in keys)
             raise UsageError(f"{word} is for {others}, not for {name}")
-    if subject == "model" and precision not in (None, "float32", "int8"):
-        raise UsageError(f"--precision {precision} is for training; a model translates in float32 or int8")
+    if subject == "model" and precision in ("auto", "float16"):
+        raise UsageError(f"--precision {precision} is for training; a model translates in float32, bfloat16 or int8")
     if subject != "model" and precision == "int8":
         raise UsageError(f"--precision int8 is for a model, not for {name}")
 

@@ -51,7 +51,7 @@ def batches(lengths: Ints, budget: int, *, seed: int, epoch: int) -> list[Ints]:
     if len(too_long):
         pair = int(too_long[0])
         raise NmtError(
-            f"pair {pair} of the training data (counted from 0) has {longest[pair]} positions, more than --batch-tokens {budget}: "
+            f"pair {pair + 1:,} of the training data has {longest[pair]} positions, more than --batch-tokens {budget}: "
             f"raise --batch-tokens, or preprocess with a smaller --max-length ({len(too_long)} such pairs)"
         )
     random = generator(Use.ORDER, seed, epoch)

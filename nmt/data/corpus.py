@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, get_args
 
@@ -19,6 +19,12 @@ from nmt.errors import NmtError
 
 CHUNK = 4096
 """Pairs read, and encoded, at a time."""
+
+CHARACTERS = 1 << 22
+"""So many, and there are fewer pairs: memory follows neither the lines nor their length."""
+
+FEW = 64
+"""Pairs after which characters are counted."""
 
 FIRST_LINES = 5
 """Line numbers of dropped pairs that a report shows of each reason."""
@@ -137,12 +143,22 @@ class Corpus:
         self.source, self.target = _spooled([source, target], [Path(f"{spool}.source"), Path(f"{spool}.target")])
 
     def chunks(self) -> Iterator[Chunk]:
-        """All pairs of lines, CHUNK or fewer at a time. Raises NmtError with both counts where one text ends before the other."""
+        """All pairs of lines, CHUNK or fewer at a time, fewer where they are long.
+
+        Raises NmtError with both counts where one text ends before the other.
+        """
         damaged: set[int] = set()
         source, target = (read_lines(side.path, self._errors, damaged.add, side.name) for side in (self.source, self.target))
         first = 1
         while True:
-            src, tgt = list(islice(source, CHUNK)), list(islice(target, CHUNK))
+            src, tgt, characters = list[str](), list[str](), 0
+            while len(src) == len(tgt) < CHUNK and characters < CHARACTERS:
+                some = list(islice(source, FEW)), list(islice(target, FEW))
+                if not any(some):
+                    break
+                src += some[0]
+                tgt += some[1]
+                characters += sum(map(len, chain(*some)))
             if len(src) != len(tgt):
                 counts = [first - 1 + len(lines) + sum(1 for _ in rest) for lines, rest in ((src, source), (tgt, target))]
                 raise NmtError(

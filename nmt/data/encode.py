@@ -52,7 +52,7 @@ class Encoder:
         longer, shorter = np.maximum(source, target), np.minimum(source, target)
         faults: dict[Reason, npt.NDArray[np.bool_]] = {"empty": shorter == 0, "too_long": longer > self.max_length}
         if self.max_ratio is not None:
-            faults["ratio"] = longer > self.max_ratio * np.maximum(shorter, 1)  # infinity times 0 is no number
+            faults["ratio"] = longer > self.max_ratio * shorter
         fits = np.ones(len(encoded.pairs), bool)
         for reason, faulty in faults.items():  # the first that a pair has is the one that counts
             for i in map(int, np.flatnonzero(fits & faulty)):

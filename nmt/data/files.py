@@ -159,7 +159,7 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
     target = Path(path)
     partial = beside(target)
     # A lone surrogate (a file name's odd byte) has no UTF-8; its backslash form is just what JSON writes for it.
-    text = json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
     try:
         with open(partial, "wb") as stream:
             stream.write(text)

@@ -173,6 +173,11 @@ class Seq2Seq(nn.Module, ABC):
         return self.decode(prefix, self.encode(src, src_lengths))
 
 
+def padded(model: Seq2Seq, length: int) -> int:
+    """The positions that a source of so many, `</s>` counted, takes in a batch: whole units."""
+    return -(-length // model.source_unit) * model.source_unit
+
+
 def mixed_prefix(model: Seq2Seq, prefix: Tensor, memory: Memory, teacher_forcing: float, generator: torch.Generator) -> Tensor:
     """The decoder input (B, T) of scheduled sampling (Bengio et al. 2015, 1506.03099): at each position after the first, the
     token of `prefix` with probability `teacher_forcing`, else the model's most probable one after the mixed tokens so far.

@@ -101,7 +101,7 @@ def _weights(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
 
 
 def _written_out(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-    """Attention as two products and a softmax, (B, H, T, h). Bits of a sentence depend on T and S, not on its company."""
+    """Attention as two products and a softmax, (B, H, T, h). No bit of a sentence depends on its company."""
     read = batched_product(_weights(query, key, bias), value.flatten(0, 1))
     return fitted(read, -1, query.shape[-1]).view_as(query)
 

@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.models.base import Batched, Memory, Seq2Seq, State, chosen
+from nmt.models.base import Batched, Memory, Seq2Seq, State, chosen, padded
 from nmt.search.base import NOTHING, Hypothesis, hypothesis
 from nmt.vocab import BOS, EOS, PAD
 
@@ -103,8 +103,7 @@ class Waiting:
 
     def _size(self, place: int) -> int:
         """S of a sentence, which no later one exceeds."""
-        unit = self.model.source_unit
-        return min(-(-self.lengths[place] // unit) * unit, self.src.shape[1])
+        return min(padded(self.model, self.lengths[place]), self.src.shape[1])
 
 
 @dataclass

@@ -73,7 +73,7 @@ def test_updates_are_shuffled_and_the_first_of_all_has_the_longest_pairs() -> No
 
 def test_a_pair_longer_than_the_budget_is_named() -> None:
     lengths = np.array([[3, 4], [2, 11], [12, 3]])
-    with pytest.raises(NmtError, match=r"pair 1 .* 11 positions.*--batch-tokens 10.*2 such pairs"):
+    with pytest.raises(NmtError, match=r"pair 2 .* 11 positions.*--batch-tokens 10.*2 such pairs"):
         batches(lengths, 10, seed=1, epoch=0)
     assert len(batches(lengths, 12, seed=1, epoch=0)) == 3
 
