@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt import significance
 from nmt.arrays import Arrays
+from nmt.data.text import check_counts
 from nmt.errors import NmtError, UsageError
 from nmt.measures import Lines, measure, statistics
 from nmt.significance import SEED
@@ -156,13 +157,6 @@ def without_empty(references: Sequence[Sequence[str]]) -> tuple[list[Reference],
         kept = [line if line.strip() else None for line in parallel]
         rows.append(kept if any(kept) else ["", *kept[1:]])
     return [list(lines) for lines in zip(*rows, strict=True)], sum(None in row for row in rows)
-
-
-def check_counts(name: str, count: int, reference: str, reference_count: int) -> None:
-    """NmtError that names both files where their line counts differ."""
-    if count != reference_count:
-        lines = "line" if count == 1 else "lines"
-        raise NmtError(f"{name} has {count:,} {lines}, {reference} has {reference_count:,}: they must be parallel")
 
 
 def checked(systems: Sequence[Sequence[str]], references: Sequence[Reference]) -> Lines:

@@ -15,9 +15,10 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.arrays import Arrays
+from nmt.data.text import check_counts
 from nmt.doubts import about_hypothesis, about_reference, language_by_script, looks_tokenised
 from nmt.errors import NmtError, UsageError
-from nmt.score import check_counts, compare, score, sentence_scores, validation_scores, without_empty
+from nmt.score import compare, score, sentence_scores, validation_scores, without_empty
 from nmt.scoreboard import as_json, as_text, by_sentence
 from nmt.tokenizers import choose_tokenizer
 

@@ -84,7 +84,7 @@ def score(
     from nmt import score as scoring
     from nmt.breakdown import breakdown as break_down
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines
+    from nmt.data.text import check_counts, check_inputs, check_output, display, open_text, read_lines
     from nmt.doubts import about_hypothesis, about_reference
     from nmt.measures import METRICS
     from nmt.scoreboard import as_json, as_text, by_sentence, of_breakdown
@@ -118,7 +118,7 @@ def score(
     systems, references = ([list(read_lines(path, errors, told.append)) for path in paths] for paths in (hypotheses, reference))
     for paths, texts in ((hypotheses, systems), (reference, references)):
         for path, lines in zip(paths, texts, strict=True):
-            scoring.check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
+            check_counts(display(path), len(lines), display(reference[0]), len(references[0]))
             if not lines:
                 raise NmtError(f"{display(path)}: is empty: there is nothing to score")
     if told:
@@ -141,7 +141,7 @@ def score(
     how = (parallel, metrics, tokenize, lowercase, target_lang)
     if source is not None:
         sources = list(read_lines(source, errors))
-        scoring.check_counts(display(source), len(sources), display(reference[0]), len(references[0]))
+        check_counts(display(source), len(sources), display(reference[0]), len(references[0]))
         known = None if data is None else _rarest(sources, data, console)
         parts = break_down(names, systems, parallel, sources, *how[1:], known, device, threads)
         found = [dumps(parts, ensure_ascii=False, indent=1)] if format == "json" else of_breakdown(parts)

@@ -144,9 +144,8 @@ def translate(
     """Translate text line by line: n lines in, n lines out."""
 
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, display, read_lines
+    from nmt.data.text import check_counts, check_inputs, display, read_lines
     from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
-    from nmt.score import check_counts
 
     console = Console(quiet, output)
     inputs = inputs or ["-"]
@@ -268,8 +267,7 @@ def _draw(translation: "Translation", path: str) -> str:
 
 def _pairs(source: str, target: str, left: Iterator[str], right: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Lines side by side; NmtError with both counts where one file has more."""
-    from nmt.data.text import display
-    from nmt.score import check_counts
+    from nmt.data.text import check_counts, display
 
     for count, (first, second) in enumerate(itertools.zip_longest(left, right)):
         if first is None or second is None:
@@ -304,9 +302,8 @@ def logprob(
     """
 
     from nmt.console import Console, replaced
-    from nmt.data.text import check_inputs, check_output, display, open_text, read_lines, rereadable
+    from nmt.data.text import check_counts, check_inputs, check_output, display, open_text, read_lines, rereadable
     from nmt.outputs import count_lines
-    from nmt.score import check_counts
 
     check_inputs(source, target)
     check_output(output, overwrite)

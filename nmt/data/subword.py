@@ -4,6 +4,7 @@ Kudo and Richardson 2018, SentencePiece (arXiv 1808.06226) · Sennrich, Haddow, 
 (1804.10959) · Provilkov, Emelianenko, Voita 2020, BPE-dropout (1910.13267).
 """
 
+import functools
 import hashlib
 import io
 import re
@@ -45,7 +46,6 @@ class Subword:
             raise NmtError(
                 f"{name}: its <pad> <unk> <s> </s> have the ids {ids}, not {(PAD, UNK, BOS, EOS)}; train it with nmt preprocess"
             )
-        self.kind: Kind = _kind(model)
         self.fingerprint = hashlib.sha256(model).hexdigest()
 
     @classmethod
@@ -55,6 +55,11 @@ class Subword:
             return cls(path.read_bytes(), str(path))
         except OSError as error:
             raise NmtError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+
+    @functools.cached_property
+    def kind(self) -> Kind:
+        """The algorithm. Looked for when asked: translation has no use for it, and its start is waited for."""
+        return _kind(self._model)
 
     def save(self, path: Path) -> None:
         """Write the exact bytes that were loaded."""

@@ -137,6 +137,13 @@ def _patient(raw: io.RawIOBase) -> Callable[[int], bytes]:
     return read
 
 
+def check_counts(name: str, count: int, reference: str, reference_count: int) -> None:
+    """NmtError that names both files where their line counts differ."""
+    if count != reference_count:
+        lines = "line" if count == 1 else "lines"
+        raise NmtError(f"{name} has {count:,} {lines}, {reference} has {reference_count:,}: they must be parallel")
+
+
 def check_inputs(*paths: str | os.PathLike[str]) -> None:
     """Refuse now what `read_lines` would refuse later: NmtError for what is missing, a directory or unreadable.
 
