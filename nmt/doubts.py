@@ -19,16 +19,29 @@ MULTILINGUAL = ("char", "spm", "flores101", "flores200", "spBLEU-1K")
 
 
 def about_hypothesis(lines: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool = False) -> list[str]:
-    """Whether it is tokenised, or lower-cased where a reference is not, and nobody said that case is meant to be ignored."""
+    """Whether it is tokenised, has lines without translation or with a score after it, or is lower-cased where a reference is not
+    and nobody said that case is meant to be ignored.
+    """
     told = _about_tokens("hypothesis", lines)
-    if not lowercase and not _has_capitals(lines) and any(_has_capitals(reference) for reference in references):
+    empty = sum(not line.strip() for line in lines)
+    if empty:
+        told.append(f"{empty:,} of the hypothesis's {len(lines):,} lines are empty, and count as wrong")
+    if all(re.search(r"\t-?\d+\.\d+$", line) for line in lines):
+        told.append("each line of the hypothesis ends in a tab and a number, which count as words: cut -f 1 leaves the text")
+    if not lowercase and _lower_cased(lines) and any(map(_has_capitals, references)):
         told.append("the hypothesis has no capital letter, the reference has; if that is meant, use --lowercase")
     return told
 
 
-def about_reference(lines: Sequence[str], tokenizer: str | None) -> list[str]:
-    """Whether it is tokenised, or in a script in which BLEU's `tokenizer` (None: there is no BLEU) finds no words."""
+def about_reference(
+    lines: Sequence[str], systems: Sequence[Sequence[str]], tokenizer: str | None, lowercase: bool = False
+) -> list[str]:
+    """Whether it is tokenised, lower-cased where a hypothesis is not, or in a script in which BLEU's `tokenizer` (None: there is no
+    BLEU) finds no words.
+    """
     told = _about_tokens("reference", lines)
+    if not lowercase and _lower_cased(lines) and any(map(_has_capitals, systems)):
+        told.append("the reference has no capital letter, the hypothesis has; if that is meant, use --lowercase")
     language = None if tokenizer is None else language_by_script(lines)
     if language is not None:
         fitting = SCRIPTS[language][1]
@@ -43,8 +56,12 @@ def _about_tokens(what: str, lines: Sequence[str]) -> list[str]:
 
 
 def looks_tokenised(lines: Sequence[str]) -> bool:
-    """Whether full stops and commas stand apart from their words more often than not, or in 100 lines (sacreBLEU's sign)."""
+    """Whether full stops and commas stand apart from their words more often than not, or in 100 lines (sacreBLEU's sign); or there
+    are marks of Moses' tokenizer or of subwords in one line of a hundred.
+    """
     text = "\n".join(lines)
+    if len(re.findall(r"&(?:apos|quot|amp|#39|#124|#91|#93);| @-@ |@@ |(?:^| )\u2581\S", text, re.MULTILINE)) > len(lines) / 100:
+        return True
     apart = len(re.findall(r"[^\S\n][.,](?!\S)", text))
     attached = len(re.findall(r"[^\s.,][.,](?!\S)", text))
     return apart > attached or sum(1 for line in lines if line.endswith(" .")) >= 100
@@ -65,3 +82,8 @@ def language_by_script(lines: Sequence[str]) -> str | None:
 
 def _has_capitals(lines: Sequence[str]) -> bool:
     return any(line != line.lower() for line in lines)
+
+
+def _lower_cased(lines: Sequence[str]) -> bool:
+    """Whether there are letters that could be capitals, and none is."""
+    return not _has_capitals(lines) and any(line != line.upper() for line in lines)

@@ -10,6 +10,9 @@ MOST_UNITS = 1_000_000
 
 MOST_BEAM = 1000
 
+MOST_TEXTS = 1_000_000
+"""Made up to find out what is by chance; the sums of each are kept."""
+
 MOST_POSITIONS = 2**31 - 1
 """Of a batch, padding counted."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmt.alignment import pharaoh
 from nmt.data.files import is_full, reason, sync
-from nmt.data.text import Errors, TextWriter, display, open_text, read_lines, rereadable
+from nmt.data.text import Errors, TextWriter, check_output, display, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 
@@ -70,12 +70,7 @@ def _jobs(inputs: Sequence[str], output: str) -> list[Job]:
     if not output:
         raise NmtError("the name of the output is empty")
     if not (output.endswith(os.sep) or os.path.isdir(output)):
-        # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
-        place = os.path.dirname(os.path.realpath(output)) if _is_file(output) else output
-        if output != "-" and not os.access(place, os.W_OK):
-            raise NmtError(
-                f"{output}: cannot be written ({'permission denied' if os.path.exists(place) else f'no directory {place}'})"
-            )
+        check_output(output)
         return [Job(tuple(inputs), output)]
     names = [os.path.basename(path) for path in inputs]
     if "-" in inputs:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.files import beside, reason
+from nmt.data.text import check_output
 from nmt.errors import NmtError, UsageError
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -42,12 +43,7 @@ def check(path: str | os.PathLike[str]) -> None:
     place = Path(path)
     if place.suffix.lower() not in FORMATS:
         raise UsageError(f"{place}: the name of a picture ends in {', '.join(FORMATS)}")
-    if place.is_dir():
-        raise NmtError(f"{place}: cannot be written (is a directory)")
-    if not place.parent.is_dir():
-        raise NmtError(f"{place}: cannot be written ({place.parent} is no directory)")
-    if not os.access(place.parent, os.W_OK):
-        raise NmtError(f"{place}: cannot be written (permission denied)")
+    check_output(place)
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:

@@ -1,7 +1,8 @@
 """Is a system better, or by chance? Paired bootstrap (Koehn 2004) and approximate randomisation (Riezler and Maxwell 2005).
 
 Both score many made-up texts. A text's counts are sums over sentences, so all made-up texts of all systems are one matrix product:
-how often each sentence is in each text, by what is counted in each sentence. Random numbers and arithmetic are sacreBLEU's.
+how often each sentence is in each text, by what is counted in each sentence. Random numbers and arithmetic are sacreBLEU's, but
+for sums, which are exact here: of TER with several references, trials that end in a tie are told apart by rounding there.
 
 M made-up texts · N sentences · S systems · K numbers of a sentence
 """

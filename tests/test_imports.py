@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "nmt.outputs": {"nmt.alignment", "nmt.results", *TEXT},
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.limits", "nmt.vocab"},
     "nmt.alignment": {"nmt.vocab"},
-    "nmt.pictures": FILES,
+    "nmt.pictures": TEXT,
     "nmt.heatmap": {"nmt.pictures"},
     "nmt.plot": {"nmt.pictures", "nmt.tables"},
     "nmt.report": {

@@ -190,7 +190,7 @@ def test_published_system() -> None:
     )
     bleu, chrf = validation_scores(system, reference, "de")
     assert (round(bleu, 4), round(chrf, 4)) == (28.3012, 57.7227)
-    assert about_hypothesis(system, [reference]) == about_reference(reference, choose_tokenizer(None, "de")) == []
+    assert about_hypothesis(system, [reference]) == about_reference(reference, [system], choose_tokenizer(None, "de")) == []
 
 
 def test_chinese_needs_its_tokenizer() -> None:
@@ -198,9 +198,9 @@ def test_chinese_needs_its_tokenizer() -> None:
     assert round(validation_scores(hypothesis, reference, "zh")[0], 1) == 43.0
     assert score(hypothesis, [reference], ["bleu"], target_lang="zh_CN")[0].signature.split("|")[3] == "tok:zh"
     assert validation_scores(hypothesis, reference, None)[0] == 0.0
-    (told,) = about_reference(reference, choose_tokenizer(None, None))
+    (told,) = about_reference(reference, [], choose_tokenizer(None, None))
     assert "Chinese" in told and "--tokenize zh" in told
-    assert about_reference(reference, choose_tokenizer(None, "zh")) == about_reference(reference, None) == []
+    assert about_reference(reference, [], choose_tokenizer(None, "zh")) == about_reference(reference, [], None) == []
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_what_looks_tokenised() -> None:
     assert looks_tokenised([*mostly_right, *["a b ."] * 100])
     tokens, case = about_hypothesis(tokenised, [["The cat sat."] * 3])
     assert "the hypothesis looks tokenised" in tokens and "--lowercase" in case
-    (told,) = about_reference(tokenised, "13a")
+    (told,) = about_reference(tokenised, [], "13a")
     assert "the reference looks tokenised" in told
 
 
@@ -252,6 +252,24 @@ def test_lower_cased_output_is_told_unless_meant() -> None:
     assert any("--lowercase" in each for each in about_hypothesis(["the cat."], [["The cat."]]))
     assert about_hypothesis(["the cat."], [["The cat."]], lowercase=True) == []
     assert about_hypothesis(["the cat."], [["the cat."]]) == []
+    assert any("--lowercase" in each for each in about_reference(["the cat."], [["The cat."]], "13a"))
+    assert about_reference(["the cat."], [["The cat."]], "13a", lowercase=True) == []
+    assert about_hypothesis(["1 2 3."], [["The cat."]]) == []  # has no letter that could be a capital
+
+
+@pytest.mark.parametrize("line", ["the ca@@ t", "it &apos;s", "a well @-@ known", "▁the ▁cat", "&quot; yes"])
+def test_marks_of_tokenizers_are_noticed(line: str) -> None:
+    assert any("tokenised" in each for each in about_hypothesis([line], [[line]]))
+    assert about_hypothesis([*["me@home and a @ b"] * 5, "R&D"], [["The cat"]], lowercase=True) == []
+
+
+def test_lines_that_are_no_translations_are_noticed() -> None:
+    assert about_hypothesis(["", "A cat.", " "], [["A", "B", "C"]]) == [
+        "2 of the hypothesis's 3 lines are empty, and count as wrong"
+    ]
+    (told,) = about_hypothesis(["A cat.\t-1.25", "Two.\t-0.5"], [["A", "B"]])
+    assert "cut -f 1" in told
+    assert about_hypothesis(["A cat.\t-1.25", "Two."], [["A", "B"]]) == []
 
 
 def test_order_of_lines_does_not_matter() -> None:

@@ -234,8 +234,14 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
         raise NmtError(f"{name}: is a directory, not a file")
     if not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
         raise NmtError(f"{name}: exists already; give --overwrite to replace it")
-    if not os.path.exists(name) and not os.path.isdir(folder := os.path.dirname(os.path.realpath(name))):
-        raise NmtError(f"{name}: cannot be written (no directory {folder})")
+    # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
+    straight = os.path.exists(name) and not os.path.isfile(name)
+    place = name if straight else os.path.dirname(os.path.realpath(name))
+    if not os.path.isdir(place) and not straight:
+        raise NmtError(f"{name}: cannot be written (no directory {place})")
+    if not os.access(place, os.W_OK):
+        fixed = os.statvfs(place).f_flag & os.ST_RDONLY
+        raise NmtError(f"{name}: cannot be written ({'read-only file system' if fixed else 'permission denied'})")
 
 
 @contextmanager
