@@ -152,8 +152,9 @@ def preprocess(options: Options, voice: Voice) -> Report:
         corpus = Corpus(options.source, options.target, options.errors, spool / "train")
         given = Corpus(valid_paths[0], valid_paths[1], options.errors, spool / "valid") if valid_paths else None
         survey = _survey(corpus, options, voice)
+        replaced = 0
         if given is not None:
-            _check_given(given, voice)
+            replaced = _check_given(given, voice)
             reserved: list[Pair] = []
         else:
             reserved = survey.candidates[: _valid_size(survey, options, voice)]
@@ -188,7 +189,7 @@ def preprocess(options: Options, voice: Voice) -> Report:
         vocabulary.target.save(directory / "target.model")
         checksums = {path.name: checksum(path) for pattern in CONTENT for path in sorted(directory.glob(pattern))}
         write_json(directory / "config.json", {**_config(train, valid, vocabulary, options), "sha256": checksums})
-        report = _report(survey, train, valid, repeated, sides, vocabulary, options)
+        report = _report(survey, train, valid, replaced, repeated, sides, vocabulary, options)
         write_json(directory / "report.json", report.values)
     return report
 
@@ -224,8 +225,11 @@ def _survey(corpus: Corpus, options: Options, voice: Voice) -> Survey:
     return Survey(read, text, (hashes[0].hexdigest(), hashes[1].hexdigest()), candidates)
 
 
-def _check_given(given: Corpus, voice: Voice) -> None:
-    """Read the validation files once, before the work: nothing of them is left out, but they must belong together."""
+def _check_given(given: Corpus, voice: Voice) -> int:
+    """Read the validation files once, before the work: nothing of them is left out, but they must belong together.
+
+    Returns the pairs in which bytes were replaced.
+    """
     pairs = damaged = 0
     for chunk in given.chunks():
         pairs += len(chunk.pairs)
@@ -234,6 +238,7 @@ def _check_given(given: Corpus, voice: Voice) -> None:
         raise NmtError(f"{given.source.name} and {given.target.name} hold no lines")
     if damaged:
         voice.warn(f"{given.source.name} and {given.target.name}: bytes that are not UTF-8 replaced in {damaged:,} pairs")
+    return damaged
 
 
 def _valid_size(survey: Survey, options: Options, voice: Voice) -> int:
@@ -379,6 +384,7 @@ def _report(
     survey: Survey,
     train: Split,
     valid: Split,
+    replaced: int,
     repeated: int,
     sides: tuple[SideStatistics, SideStatistics],
     vocabulary: Vocabulary,
@@ -388,7 +394,12 @@ def _report(
         {
             "pairs": {"read": survey.read, "train": train.pairs, "valid": valid.pairs},
             "dropped": _dropped(train.drops),
-            "validation": {"given": options.valid_source is not None, "left_out": _dropped(valid.drops), "also_in_train": repeated},
+            "validation": {
+                "given": options.valid_source is not None,
+                "invalid_utf8_replaced": replaced,
+                "left_out": _dropped(valid.drops),
+                "also_in_train": repeated,
+            },
             "vocabulary": {
                 "source": len(vocabulary.source),
                 "target": len(vocabulary.target),

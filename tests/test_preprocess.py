@@ -230,6 +230,10 @@ def test_invalid_bytes_stop_it_or_drop_the_pair(tmp_path: Path) -> None:
     data = Dataset.open(tmp_path / "data")
     assert pairs(data, data.train) == [("eins", "one"), ("drei", "three")]
     assert report.values["dropped"]["invalid_utf8"] == {"count": 2, "first_lines": [2, 4]}
+    again = replace(options, output=str(tmp_path / "again"), errors="replace", valid_size=None)
+    report, recorder = run(replace(again, valid_source=str(source), valid_target=str(target)))
+    assert report.values["validation"]["invalid_utf8_replaced"] == 2
+    assert any("replaced in 2 pairs" in warning for warning in recorder.warned)
 
 
 def test_given_validation_text_is_kept_whole(files: Options, tmp_path: Path) -> None:
