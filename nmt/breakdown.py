@@ -19,9 +19,12 @@ from nmt.workers import cores
 SHOWN = 5
 """Sentences of a list."""
 
-LENGTHS = (1, 11, 21, 31, 51)
+LENGTHS = (0, 1, 11, 21, 31, 51)
 SEEN = (0, 1, 10, 100, 1000)
 """Where ranges begin; the last has no end."""
+
+PERIOD = 50
+"""Words that may lie between a word and its repetition: loops are shorter."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def breakdown(
     def ranked(system: int, sign: int) -> list[dict[str, Any]]:
         # Of equal ones the longest: it says most.
         order = np.lexsort((-np.array(sizes), sign * quality[system]))
-        return [sentence(int(number), [system]) for number in order if sizes[number]][:SHOWN]
+        return [sentence(int(number), [system]) for number in order if sizes[number] or lines.systems[system][number]][:SHOWN]
 
     found: dict[str, Any] = {"ranked_by": ranking.metric._compute_score_from_stats(numbers[0, 0].tolist()).name, "systems": []}
     for system, name in enumerate(names):
@@ -139,6 +142,10 @@ def breakdown(
                 "best": ranked(system, -1),
             }
         )
+    found["signatures"] = {
+        each.metric._compute_score_from_stats(counted[0, 0].tolist()).name: each.metric.get_signature().format()
+        for each, counted in zip(shown, counts, strict=True)
+    }
     found["differences"] = [
         {
             "systems": [names[0], name],
@@ -172,15 +179,18 @@ def _fault(output: str, source: str, references: Sequence[str | None]) -> str:
 
 
 def _repeats(line: str) -> bool:
-    """Whether some words follow themselves, or one word does so twice, or some characters without a space do so three times."""
+    """Whether some words follow themselves, or one word does so twice, or characters do so three times: punctuation and emoji, or
+
+    two and more of any kind but digits, without a space.
+    """
     words = line.split()
-    for size in range(1, len(words) // 2 + 1):
+    for size in range(1, min(len(words) // 2, PERIOD) + 1):
         run = 0
         for here, there in zip(words, words[size:], strict=False):
             run = run + 1 if here == there else 0
             if run >= max(size, 2):
                 return True
-    return re.search(r"(\w{2,20}?)\1{3}", line) is not None
+    return re.search(r"([^\w\s]|[^\d\s]{2,20}?)\1{3}", line) is not None
 
 
 def _range(number: int, begins: Sequence[int]) -> str | None:

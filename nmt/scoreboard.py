@@ -35,10 +35,10 @@ def as_text(systems: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[s
 
 
 def without_folder(names: Sequence[str]) -> list[str]:
-    """Names of files without the folder that they share; as they are where one file stands there twice."""
+    """Names of files without the folder that they share."""
     parents = zip(*(name.split("/")[:-1] for name in names), strict=False)
     folder = "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, parents))
-    return [name[len(folder) + 1 :] for name in names] if folder and len(set(names)) == len(names) else [*names]
+    return [name[len(folder) + 1 :] for name in names] if folder else [*names]
 
 
 def _line(score: Score) -> str:
@@ -119,7 +119,7 @@ def of_breakdown(found: Mapping[str, Any]) -> list[str]:
     for pair in found["differences"]:
         first, second = pair["systems"]
         lines += [f"{first} and {second} differ most by {found['ranked_by']}", *_sentences(pair["sentences"]), ""]
-    return lines[:-1]
+    return [*lines, *(f"{name}|{signature}" for name, signature in found["signatures"].items())]
 
 
 def _sentences(sentences: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -81,7 +81,8 @@ def test_one_system_is_sacrebleus_own_line() -> None:
         (["out/ab", "out/ac/d"], ["ab", "ac/d"]),
         (["a", "out/a"], ["a", "out/a"]),
         (["/a/x", "/b/x"], ["/a/x", "/b/x"]),
-        (["out/a", "out/a"], ["out/a", "out/a"]),
+        (["out/a", "out/a"], ["a", "a"]),
+        (["a", "b"], ["a", "b"]),
     ],
 )
 def test_a_folder_that_all_share_is_left_out(names: list[str], shown: list[str]) -> None:
