@@ -1,10 +1,10 @@
 """Scores as people and programs read them: sacreBLEU's own line, or JSON with every digit."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
 
+from nmt.breakdown import Breakdown, Sentence
 from nmt.console import layout
 from nmt.score import Score
 
@@ -97,8 +97,8 @@ def by_sentence(systems: Sequence[str], scores: Sequence[Sequence[Sequence[Score
     return lines
 
 
-def of_breakdown(found: Mapping[str, Any]) -> list[str]:
-    """Tables of what `breakdown.breakdown` found, and its sentences."""
+def of_breakdown(found: Breakdown) -> list[str]:
+    """Tables of what `breakdown.breakdown` found, its sentences, and at the end the signatures."""
     lines = []
     for system in found["systems"]:
         lines += [system["system"], ""]
@@ -122,7 +122,7 @@ def of_breakdown(found: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"{name}|{signature}" for name, signature in found["signatures"].items())]
 
 
-def _sentences(sentences: Sequence[Mapping[str, Any]]) -> list[str]:
+def _sentences(sentences: Sequence[Sentence]) -> list[str]:
     lines = []
     for each in sentences:
         rows = [("source", each["source"]), *(("reference", text) for text in each["references"])]
