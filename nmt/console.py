@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rich.cells import cell_len
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, ProgressColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
@@ -141,11 +142,11 @@ class Progress:
 
 def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> list[str]:
     """The lines of a table in plain text, indented below a title: first column on the left, others on the right; never cut."""
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]  # as seen: 漢 takes two columns
     lines = [title] if title else []
     for row in [columns, *rows] if any(columns) else rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[0] = row[0].ljust(widths[0])
+        blanks = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [row[0] + blanks[0], *(blank + cell for blank, cell in zip(blanks[1:], row[1:], strict=True))]
         lines.append((("  " if title else "") + "  ".join(cells)).rstrip())
     return lines
 

@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from nmt.breakdown import FAULTS, Rarest, breakdown, rarest
-from nmt.score import sentence_scores
+from nmt.score import compare, sentence_scores
 from nmt.scoreboard import of_breakdown
 from nmt.vocab import UNK
 from tests.command_line import out, refused, text
@@ -76,7 +76,8 @@ def test_the_worst_the_best_and_those_that_differ_most(metric: str) -> None:
 def test_a_system_differs_nowhere_from_itself() -> None:
     found = breakdown(["a", "a"], [SYSTEMS[0]] * 2, [REFERENCE], SOURCE, ["chrf"])
     assert found["differences"] == [{"systems": ["a", "a"], "sentences": []}]
-    assert of_breakdown(found)[-1] == "  none"
+    (score,) = compare(SYSTEMS[:1], [REFERENCE], ["chrf"], bootstrap=0)[0]
+    assert of_breakdown(found)[-3:] == ["  none", "", f"chrF2|{score.signature}"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,17 @@ def test_a_system_differs_nowhere_from_itself() -> None:
         ("die die Katze sah", "other"),
         ("hahahahaha", "repeated"),
         ("3 3 3", "repeated"),
+        ("Halt!!!!!!!!", "repeated"),
+        ("Katze ......", "repeated"),
+        ("好。。。。", "repeated"),
+        ("😀😀😀😀", "repeated"),
+        ("他说，他说，他说，他说，", "repeated"),
+        ("Nun ...", "other"),
+        ("So!!! Ja?!", "other"),
+        ("Aaaah", "other"),
+        ("1000000000", "other"),
+        (" ".join([f"w{number}" for number in range(50)] * 2), "repeated"),
+        (" ".join(f"w{number}" for number in range(50_000)), "other"),
     ],
 )
 def test_kinds_of_output(output: str, kind: str) -> None:
@@ -101,6 +113,16 @@ def test_kinds_of_output(output: str, kind: str) -> None:
     assert [group["group"] for group in system["partitions"][-1]["groups"]] == [kind]
     (system,) = breakdown(["a"], [[output]], [[output or None], [reference]], [source], ["chrf"])["systems"]
     assert [group["group"] for group in system["partitions"][-1]["groups"]] == [kind if kind == "empty" else "other"]
+
+
+def test_what_comes_of_nothing_is_counted_and_shown() -> None:
+    source, reference = ["", "a cat", "  ", "a dog"], ["", "eine Katze", "", "ein Hund"]
+    (system,) = breakdown(["a"], [["", "eine Katze", "was da", "ein Hund"]], [reference], source, ["chrf"])["systems"]
+    by_length, by_fault = system["partitions"]
+    assert [(group["group"], group["lines"]) for group in by_length["groups"]] == [("0", 2), ("1–10", 2)]
+    assert sum(group["lines"] for group in by_fault["groups"]) == 4
+    assert [each["line"] for each in system["worst"]] == [2, 1, 3]
+    assert [each["line"] for each in system["best"]] == [1, 3, 2]
 
 
 def test_the_rarest_word_is_counted_in_the_training_data(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "nmt.measures": {"nmt.arrays", "nmt.formulas", "nmt.ngrams", "nmt.tokenizers", "nmt.workers", "nmt.errors"},
     "nmt.significance": {"nmt.arrays", "nmt.measures"},
     "nmt.score": {"nmt.arrays", "nmt.data.text", "nmt.measures", "nmt.significance", "nmt.workers", "nmt.errors"},
-    "nmt.scoreboard": {"nmt.console", "nmt.score"},
+    "nmt.scoreboard": {"nmt.breakdown", "nmt.console", "nmt.score"},
     "nmt.breakdown": {"nmt.arrays", "nmt.doubts", "nmt.measures", "nmt.score", "nmt.workers"},
     "nmt.export": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.errors", "nmt.vocab"},
     "nmt.engine": {"nmt.checkpoint", "nmt.export", "nmt.models.base", "nmt.search", "nmt.errors", "nmt.vocab"},

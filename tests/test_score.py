@@ -117,9 +117,7 @@ def test_a_system_is_never_better_than_itself(trials: int) -> None:
     assert [(each.p_value, each.identical) for each in baseline] == [(None, False)] * 2
     assert not any(each.identical for each in other)
     named = ["first", "copy", "other"]
-    lines = as_text(named, [baseline, same, other])
-    assert ["against first" in line for line in lines] == [False] * 4 + [True] * 2
-    assert all("(identical to first, p = 1)" in line for line in lines[2:4])
+    assert [line.split().count("same") for line in as_text(named, [baseline, same, other])[1:4]] == [0, 2, 0]
     rows = json.loads("".join(as_json(named, [baseline, same, other])))
     assert [row.get("baseline") for row in rows] == [None] * 2 + ["first"] * 4
     assert [row["identical"] for row in rows[2:]] == [True, True, False, False]
