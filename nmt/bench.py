@@ -26,6 +26,7 @@ from nmt.console import Console, Progress, seconds
 from nmt.data.shards import Dataset
 from nmt.data.subword import Subword
 from nmt.data.updates import Update
+from nmt.device import Precision, prepare
 from nmt.errors import NmtError
 from nmt.floor import FlopCounter, gemm_rate, wait_for
 from nmt.learning import Training, feed, new_network
@@ -34,7 +35,7 @@ from nmt.preflight import check
 from nmt.profile import DATA, TRAINING, TRANSLATION, mark, profiled, shares, training_regions, translation_regions
 from nmt.search import Search
 from nmt.search.pool import LEAST_WIDTH
-from nmt.translate import Options, Precision, Translator, prepare
+from nmt.translate import Options, Translator
 
 WINDOWS = 10
 """Parts of the measured time, whose rates show how steady they are."""

@@ -28,11 +28,12 @@ from nmt.checkpoint import save_model
 from nmt.config import Layer, resolve
 from nmt.console import layout, rate
 from nmt.data.shards import Dataset
+from nmt.device import choose_device
 from nmt.errors import NmtError
 from nmt.learning import new_network
 from nmt.preflight import vocabulary
 from nmt.search import Beam, Greedy, Search
-from nmt.translate import Options, Translator, choose_device
+from nmt.translate import Options, Translator
 
 LIMIT, RESERVED = 450.0, 100.0
 """Seconds that all may take, and those of them that training leaves to translation."""

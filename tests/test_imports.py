@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "nmt.profile": {"nmt.data", "nmt.floor", "nmt.loss", "nmt.models", "nmt.search"},
     "nmt.bench": {
         *("nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.floor", "nmt.models", "nmt.preflight"),
-        *("nmt.learning", "nmt.profile", "nmt.search", "nmt.translate"),
+        *("nmt.device", "nmt.learning", "nmt.profile", "nmt.search", "nmt.translate"),
     },
     "nmt.curves": {
         *("nmt.bench", "nmt.config", "nmt.console", "nmt.data", "nmt.errors", "nmt.floor", "nmt.learning", "nmt.limits"),
@@ -95,9 +95,10 @@ MAY_IMPORT = {
         *("nmt.board", "nmt.checkpoint", "nmt.config", "nmt.console", "nmt.data", "nmt.distributed", "nmt.errors"),
         *("nmt.learning", "nmt.models", "nmt.preflight", "nmt.run", "nmt.signals", "nmt.validate"),
     },
+    "nmt.device": {"nmt.errors", "nmt.limits", "nmt.models"},
     "nmt.translate": {
-        *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),
-        *("nmt.errors", "nmt.limits", "nmt.vocab"),
+        *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.device", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),
+        *("nmt.errors", "nmt.vocab"),
     },
     "nmt.data": {"nmt.data", "nmt.errors", "nmt.vocab"},
     "nmt.models": {

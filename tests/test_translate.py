@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.alignment import align, pharaoh, words
 from nmt.checkpoint import load_model, save_model
 from nmt.data.subword import Recipe, Subword, train_subword
+from nmt.device import choose_device, set_threads
 from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS, build
 from nmt.models.base import Memory, Seq2Seq
@@ -25,7 +26,7 @@ from nmt.models.quantized import quantize
 from nmt.results import ABSENT, EMPTY, Statistics, Translation
 from nmt.search import Beam, Greedy, Hypothesis, Sampling, Search
 from nmt.stream import LOOKAHEAD, Sentence, arriving, in_order
-from nmt.translate import Options, Translator, choose_device, set_threads
+from nmt.translate import Options, Translator
 from nmt.vocab import BOS, EOS
 from tests.fakes import Scripted, random_logits
 
@@ -781,10 +782,10 @@ def test_bfloat16_is_refused_on_a_gpu_without_it(tmp_path: Path, subword: Subwor
 
 def test_int8_is_refused_where_it_would_be_slow(tmp_path: Path, subword: Subword, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path / "model", "rnn", subword)
-    monkeypatch.setattr("nmt.translate.available", lambda: False)
+    monkeypatch.setattr("nmt.device.available", lambda: False)
     with pytest.raises(NmtError, match="--precision int8 is for CPUs with"):
         Translator.load(path, device="cpu", precision="int8")
-    monkeypatch.setattr("nmt.translate.available", lambda: True)
+    monkeypatch.setattr("nmt.device.available", lambda: True)
     plain, integers = (Translator.load(path, device="cpu", precision=each) for each in ("float32", "int8"))
     (one,), (other,) = (list(each.translate(["a b c"], Options(Greedy()))) for each in (plain, integers))
     assert one.text and 0 < abs(one.hypotheses[0].log_prob - other.hypotheses[0].log_prob) < 1

@@ -110,7 +110,7 @@ def score(
     if randomization and len(hypotheses) == 1:
         raise UsageError("--randomization compares systems: name more than one")
     if device != "cpu":
-        from nmt.translate import choose_device
+        from nmt.device import choose_device
 
         device = str(choose_device(device))
     paths = [*hypotheses, *reference, *([] if source is None else [source])]

@@ -191,9 +191,9 @@ def train(
     from nmt.allocator import keep_freed_memory
     from nmt.console import Console
     from nmt.data.shards import Dataset
+    from nmt.device import choose_device, set_threads
     from nmt.preflight import compiled, settings_of
     from nmt.train import train as run
-    from nmt.translate import choose_device, set_threads
 
     place = choose_device(device)
     set_threads(threads)

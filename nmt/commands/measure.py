@@ -124,12 +124,12 @@ def bench(
     from nmt.data.files import made_as
     from nmt.data.shards import Dataset
     from nmt.data.text import check_inputs, read_lines
+    from nmt.device import choose_device, set_threads
     from nmt.pictures import check
     from nmt.plot import draw
     from nmt.preflight import compiled
     from nmt.search import STRATEGIES
     from nmt.tables import as_text
-    from nmt.translate import choose_device, set_threads
 
     wanted = None if curve is None else curves.Curve.parse(curve)
     if wanted is not None:
