@@ -162,7 +162,7 @@ def test_scores_by_length_are_those_of_the_lines(place: Path) -> None:
         assert all(each.least <= len(found.source[line].split()) <= each.most for line in each.lines)
         texts = [found.translations[line].text for line in each.lines]
         references = [found.reference[line] for line in each.lines]
-        assert found.scores(each.lines)[0] == BLEU(force=True).corpus_score(texts, [references]).score
+        assert found.scores(each.lines)["BLEU"] == BLEU(force=True).corpus_score(texts, [references]).score
     worst = group.worst(25)
     assert [found.chrf[line] for line in worst] == sorted(found.chrf) and group.worst(3) == worst[:3]
 
@@ -260,6 +260,21 @@ def test_other_data_is_used_and_told(copy: Path, tmp_path: Path, capsys: pytest.
     text = page(capsys, copy, "--data", other.path)
     (told,) = missing(text)
     assert "is not the data" in told and "The first 12 of 12 lines" in text
+
+
+def test_without_a_tokenizer_all_but_bleu_is_shown(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = dataset(tmp_path / "text", words(50, seed=7), valid=12, target_lang="th")
+    run(data, tmp_path / "thai", config("rnn", max_steps=2, valid_every=2))
+    monkeypatch.setattr("nmt.tokenizers.PACKAGES", {"char": ("no_such_module", "sacrebleu[th]")})
+    text = page(capsys, tmp_path / "thai", place / "rnn")
+    (told,) = missing(text)
+    assert "thai" in told and "sacrebleu[th]" in told
+    of_the_thai, of_the_other = re.findall(r"lines of the validation text:(.*?)</p>", text, re.DOTALL)
+    assert "BLEU" not in of_the_thai and "chrF" in of_the_thai and "BLEU" in of_the_other and "chrF" in of_the_other
+    titles = re.findall(r"<h3>(.*?) <small>by the length", text)
+    assert titles == ["chrF", "BLEU", "chrF"] and text.count('class="sentence"') > 16
 
 
 @pytest.mark.parametrize("content", [None, "{}", "[]", "not JSON", '{"pairs": 3}'])

@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.pictures import STYLE, inline_svg, plain
 from nmt.report.gather import Run
-from nmt.report.samples import Group
+from nmt.report.samples import METRICS, Group
 
 INK, GRID, SERIES = "#000001", "#000002", "#0001{:02}"
 """Stand-ins for colours of the page's theme, which matplotlib knows nothing of; the last is that of run number N."""
@@ -132,12 +132,14 @@ def by_length(group: Group, numbers: Sequence[int], name: str) -> list[Chart]:
     scores = [[samples.scores(each.lines) for each in bins] for samples in group.members]
     labels = [f"{each.label} {group.unit}, {len(each.lines):,} lines" for each in bins]
     charts = []
-    for metric, title in enumerate(("BLEU", "chrF")):
+    for metric in METRICS.values():
         lines = [
-            Line(number, title, range(len(bins)), [each[metric] for each in row])
+            Line(number, metric, range(len(bins)), [each[metric] for each in row])
             for number, row in zip(numbers, scores, strict=True)
+            if metric in row[0]
         ]
-        charts.append(_bars(title, lines, [each.label for each in bins], labels, group.unit, f"{name}{metric}"))
+        if lines:
+            charts.append(_bars(metric, lines, [each.label for each in bins], labels, group.unit, f"{name}{metric}"))
     return charts
 
 

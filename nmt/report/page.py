@@ -80,8 +80,8 @@ class Part:
     charts: list[Chart]
     kinds: list[tuple[str, list[Sentence]]]
     """Sentences, each kind under its title."""
-    scores: list[tuple[str, float, float]]
-    """BLEU and chrF of all lines, for each run."""
+    scores: list[tuple[str, dict[str, float]]]
+    """Of all lines, by metric, for each run."""
 
 
 def page(runs: Sequence[Run], samples: Sequence[Samples]) -> str:
@@ -204,7 +204,7 @@ def _part(group: Group, runs: Sequence[Run], number: int) -> Part:
         languages=first.run.config["languages"],
         charts=by_length(group, numbers, f"length{number}"),
         kinds=[(title, [_sentence(group, numbers, line) for line in lines]) for title, lines in kinds],
-        scores=[(samples.run.name, *samples.scores(range(len(first.source)))) for samples in group.members],
+        scores=[(samples.run.name, samples.scores(range(len(first.source)))) for samples in group.members],
     )
 
 

@@ -15,9 +15,12 @@ from nmt.errors import NmtError
 from nmt.report.gather import Run
 from nmt.results import Translation
 from nmt.run import REPORT
-from nmt.score import sentence_scores, validation_scores
+from nmt.score import score, sentence_scores
 from nmt.search import Beam
 from nmt.translate import Options, Translator
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+"""As the page calls them."""
 
 MOST_BINS, LEAST_LINES = 6, 10
 """Of lines put together by length: so many bins at most, and so many lines in each at least, or a BLEU would mean nothing."""
@@ -35,11 +38,15 @@ class Samples:
     """Of each line by itself."""
     total: int
     """Lines that the validation text has."""
+    metrics: tuple[str, ...]
+    """Those of METRICS that can be computed here."""
 
-    def scores(self, lines: Sequence[int]) -> tuple[float, float]:
-        """BLEU and chrF of these lines together."""
+    def scores(self, lines: Sequence[int]) -> dict[str, float]:
+        """BLEU and chrF of these lines together, by name."""
         texts = [self.translations[line].text for line in lines]
-        return validation_scores(texts, [self.reference[line] for line in lines], self.run.config["languages"][1])
+        reference = [self.reference[line] for line in lines]
+        found = score(texts, [reference], self.metrics, target_lang=self.run.config["languages"][1])
+        return {METRICS[metric]: each.value for metric, each in zip(self.metrics, found, strict=True)}
 
 
 def translated(run: Run, data: Path | None, lines: int, device: str, threads: int | None, console: Console) -> Samples | None:
@@ -78,7 +85,18 @@ def _translated(run: Run, data: Path | None, lines: int, device: str, threads: i
             progress.advance()
     texts = [translation.text for translation in translations]
     scores = sentence_scores(texts, [reference[:lines]], ("chrf",), target_lang=run.config["languages"][1])
-    return Samples(run, chosen, reference[:lines], translations, [score.value for (score,) in scores], len(source))
+    chrf = [each.value for (each,) in scores]
+    return Samples(run, chosen, reference[:lines], translations, chrf, len(source), _metrics(run))
+
+
+def _metrics(run: Run) -> tuple[str, ...]:
+    """All, or those that need no tokenizer where that of the language is not installed."""
+    try:
+        score([""], [[""]], ("bleu",), target_lang=run.config["languages"][1])
+    except NmtError as error:
+        run.missing.append(f"There is no BLEU of the translations: {error}.")
+        return ("chrf",)
+    return tuple(METRICS)
 
 
 def _place(run: Run) -> Path:
