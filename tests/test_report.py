@@ -304,6 +304,29 @@ def test_a_run_that_goes_on_has_one_curve(copy: Path, capsys: pytest.CaptureFixt
     assert reading["points"][0][0] == [2, 4, 6, 8, 10, 12, 14, 15]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("--data", "nowhere"), 1, "nowhere: no such directory"),
+        (("--data", "RUN"), 1, "not a directory that nmt preprocess made"),
+        (("--data", "EMPTY"), 1, "has no validation set"),
+        (("--device", "cuda:99"), 1, "--device cuda:99"),
+        (("--device", "abacus"), 2, "--device"),
+        (("--threads", "1000000"), 2, "--threads"),
+    ],
+)
+def test_what_cannot_be_done_as_asked_is_an_error(
+    words: tuple[str, str], code: int, named: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "EMPTY" in words:
+        dataset(tmp_path / "empty", [("a", "b")] * 9, valid=0)
+    places: dict[str, str | Path] = {"RUN": place / "rnn", "EMPTY": tmp_path / "empty" / "data"}
+    given = [places.get(word, word) for word in words]
+    found = refused(capsys, "report", place / "rnn", "-o", tmp_path / "page.html", *given)
+    assert found[0] == code and named in found[1]
+    assert not (tmp_path / "page.html").exists()
+
+
 @pytest.mark.parametrize("what", ["data", "checkpoint", "nothing", "file"])
 def test_only_runs_have_a_page(what: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = {

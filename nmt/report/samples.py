@@ -49,10 +49,19 @@ class Samples:
         return {METRICS[metric]: each.value for metric, each in zip(self.metrics, found, strict=True)}
 
 
-def translated(run: Run, data: Path | None, lines: int, device: str, threads: int | None, console: Console) -> Samples | None:
+def open_data(path: Path) -> Dataset:
+    """The data at `path`, which has a validation text. NmtError where it is none, or has none."""
+    dataset = Dataset.open(path)
+    if not len(dataset.valid):
+        raise NmtError(f"{dataset.path} has no validation set")
+    return dataset
+
+
+def translated(run: Run, data: Dataset | None, lines: int, device: str, threads: int | None, console: Console) -> Samples | None:
     """The first `lines` of them; None, and the reason among what is `missing` of the run, where that cannot be.
 
-    The text is that of `data`, or where it is None of the directory that the run was trained on.
+    The text is that of `data`, or where it is None of the directory that the run was trained on. `device` and `threads` are as
+    `Translator.load` takes them, and the caller knows that they can be.
     """
     try:
         return _translated(run, data, lines, device, threads, console) if lines else None
@@ -61,10 +70,8 @@ def translated(run: Run, data: Path | None, lines: int, device: str, threads: in
         return None
 
 
-def _translated(run: Run, data: Path | None, lines: int, device: str, threads: int | None, console: Console) -> Samples:
-    dataset = Dataset.open(_place(run) if data is None else data)
-    if not len(dataset.valid):
-        raise NmtError(f"{dataset.path} has no validation set")
+def _translated(run: Run, data: Dataset | None, lines: int, device: str, threads: int | None, console: Console) -> Samples:
+    dataset = open_data(_place(run)) if data is None else data
     if run.report and read_json(dataset.path / REPORT) != run.report:
         run.missing.append(
             f"{dataset.path} is not the data that {run.path} was trained on; its validation text is used all the same."
