@@ -15,7 +15,7 @@ from nmt.data.text import read_lines
 from nmt.report.gather import gather
 from nmt.report.page import visible
 from nmt.report.samples import MOST_BINS, Bin, groups, translated
-from nmt.run import opened
+from nmt.run import opened, read_log
 from tests.command_line import out, refused
 from tests.toys import QUIET, config, dataset, events, run, words
 
@@ -240,6 +240,35 @@ def test_a_damaged_line_of_the_log_is_named_and_those_before_it_are_drawn(copy: 
     assert {tuple(reading["points"][0][0]) for reading in readings} == {(2,)}
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        *(("train", key, value) for key in ("loss", "lr") for value in ('"<script>"', "[1]", "1e400", "NaN", "true", "9" * 400)),
+        *(("train", "grad_norms", value) for value in ("3", "null", '["x"]', "[1, [2]]")),
+        *(("train", key, "null") for key in ("step", "epoch", "tokens_per_second", "skipped", "seconds")),
+        *(("valid", key, "[1]") for key in ("step", "nll", "ppl", "bleu", "chrf", "best")),
+    ],
+)
+def test_a_line_that_training_cannot_have_written_is_damaged(kind: str, key: str, value: str, copy: Path) -> None:
+    log = copy / "log.jsonl"
+    lines = log.read_text().splitlines()
+    number = max(n for n, line in enumerate(lines) if json.loads(line)["event"] == kind)
+    lines[number] = json.dumps({**json.loads(lines[number]), key: "HERE"}).replace('"HERE"', value)
+    log.write_text("".join(f"{line}\n" for line in lines))
+    events, damage = read_log(copy)
+    assert len(events) == number and damage is not None and f"line {number + 1}: is damaged" in damage
+
+
+def test_the_largest_numbers_of_a_log_are_drawn(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = copy / "log.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines[::2]:
+        line.update({key: sign * 9.9e304 for key, sign in (("loss", 1), ("nll", -1), ("lr", 1)) if key in line})
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    text = page(capsys, copy, "--lines", "0")
+    assert missing(text) == [] and len(list(Page(text).attributes("data-reading"))) == 6
+
+
 def test_a_run_without_its_data(copy: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(copy.parent / "text")
     text = page(capsys, copy)
@@ -277,11 +306,14 @@ def test_without_a_tokenizer_all_but_bleu_is_shown(
     assert titles == ["chrF", "BLEU", "chrF"] and text.count('class="sentence"') > 16
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[]", "not JSON", '{"pairs": 3}'])
-def test_a_run_without_a_report_of_its_data(content: str | None, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("content", [None, "{}", "[]", "not JSON", '{"pairs": 3}', {"versions": None}, {"pairs": {"read": "x"}}])
+def test_a_run_without_a_report_of_its_data(
+    content: str | dict[str, object] | None, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads((copy / "report.json").read_text())
     (copy / "report.json").unlink()
     if content is not None:
-        (copy / "report.json").write_text(content)
+        (copy / "report.json").write_text(content if isinstance(content, str) else json.dumps({**whole, **content}))
     text = page(capsys, copy, "--lines", "0")
     assert any("report of preprocess" in each for each in missing(text)) and "Nothing is known of the data" in text
 

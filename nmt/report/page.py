@@ -96,6 +96,7 @@ def page(runs: Sequence[Run], samples: Sequence[Samples]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "allow_nan": False}  # a browser reads no NaN
     template = environment.get_template("page.html")
     return template.render(
         runs=runs,
