@@ -11,6 +11,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt.cli import main
+from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.report.gather import gather
 from nmt.report.page import visible
@@ -186,6 +187,15 @@ def test_several_runs_are_set_side_by_side(place: Path, capsys: pytest.CaptureFi
     for sentence in re.findall(r'<article class="sentence">.*?</article>', text, re.DOTALL):
         assert sentence.count('class="source"') == 1 and sentence.count('class="target"') == 2
     assert "Sentences that differ most" in text
+
+
+def test_the_metric_that_chose_each_model_is_marked(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Dataset.open(place / "text" / "data")
+    run(data, tmp_path / "by_accuracy", config("rnn", max_steps=2, valid_every=2, metric="accuracy"))
+    text = page(capsys, place / "rnn", tmp_path / "by_accuracy", "--lines", "0")
+    rows = re.findall(r'<tr><th scope="row">validation (\w+)</th><td>(.*?)</td><td>(.*?)</td></tr>', text)
+    marked = {metric: ["best, update" in cell for cell in cells] for metric, *cells in rows}
+    assert marked == {"BLEU": [True, False], "accuracy": [False, True], "chrF": [False, False], "nll": [False, False]}
 
 
 def test_runs_of_other_data_have_parts_of_their_own(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

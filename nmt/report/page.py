@@ -126,7 +126,7 @@ def _scored(run: Run, metrics: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {}
     details = {metric: "" for metric in metrics}
     details["nll"] = f"perplexity {best['ppl']:,.4g}" if best["ppl"] is not None else ""
-    details[metrics[0]] = f"best, update {best['step']:,}"
+    details[run.config["train"]["metric"]] = f"best, update {best['step']:,}"
     return {f"validation {NAMES[metric]}": (_number(best[metric]), details[metric]) for metric in metrics}
 
 
