@@ -168,6 +168,14 @@ def test_scores_by_length_are_those_of_the_lines(place: Path) -> None:
     assert [found.chrf[line] for line in worst] == sorted(found.chrf) and group.worst(3) == worst[:3]
 
 
+def test_an_empty_line_of_an_empty_reference_is_not_bad(place: Path, tmp_path: Path) -> None:
+    pairs = [*words(50, seed=7), ("", ""), ("a", ""), (" ", " "), ("", "b")]
+    data = dataset(tmp_path / "text", pairs, valid=8)
+    run(data, tmp_path / "run", config("rnn", max_steps=2))
+    found = translated(gather(tmp_path / "run", "run"), None, 8, "cpu", 1, QUIET)
+    assert found is not None and sorted(groups([found])[0].worst(8)) == [0, 1, 2, 3, 5, 7]
+
+
 def test_lines_of_one_length_are_one_bin() -> None:
     assert Bin(3, 3, [0]).label == "3" and Bin(3, 5, [0]).label == "3–5"
 

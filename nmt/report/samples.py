@@ -161,8 +161,10 @@ class Group:
         return sorted({number * total // count for number in range(count)})
 
     def worst(self, count: int) -> list[int]:
-        """The lines with the lowest chrF, the mean over the runs, worst first."""
-        return sorted(range(len(self.members[0].source)), key=lambda line: statistics.mean(self._chrf(line)))[:count]
+        """The lines with the lowest chrF, the mean over the runs, worst first; none of those that are empty on both sides."""
+        first = self.members[0]
+        filled = [line for line, pair in enumerate(zip(first.source, first.reference, strict=True)) if "".join(pair).strip()]
+        return sorted(filled, key=lambda line: statistics.mean(self._chrf(line)))[:count]
 
     def most_different(self, count: int) -> list[int]:
         """The lines whose chrF differs most between the runs, of those where it does."""
