@@ -306,7 +306,8 @@ def test_other_data_is_used_and_told(copy: Path, tmp_path: Path, capsys: pytest.
     other = dataset(tmp_path / "other", words(50, seed=7), valid=12)
     text = page(capsys, copy, "--data", other.path)
     (told,) = missing(text)
-    assert "is not the data" in told and "The first 12 of 12 lines" in text
+    assert "is not the data" in told and "All 12 lines of" in text
+    assert "The first 11 of 12 lines of" in page(capsys, copy, "--data", other.path, "--lines", "11")
 
 
 def test_without_a_tokenizer_all_but_bleu_is_shown(
@@ -343,7 +344,8 @@ def test_a_run_without_validation_and_without_attention(tmp_path: Path, capsys: 
     other = dataset(tmp_path / "some", words(50, seed=3), valid=12)
     run(other, tmp_path / "plain", config("rnn", {"attention": "none"}, max_steps=2))
     text = page(capsys, tmp_path / "plain")
-    assert any("no attention" in each for each in missing(text)) and 'class="sentence"' in text
+    (told,) = (each for each in missing(text) if "attention" in each)
+    assert told == "Attention cannot be shown: the model has no attention (attention = none)." and 'class="sentence"' in text
 
 
 def test_a_run_that_goes_on_has_one_curve(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

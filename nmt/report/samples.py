@@ -83,7 +83,7 @@ def _translated(run: Run, data: Dataset | None, lines: int, device: str, threads
     try:
         coming = translator.translate(chosen, Options(search, attention=True))
     except NmtError as error:
-        run.missing.append(f"There is no attention to show: {error}.")
+        run.missing.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
         coming = translator.translate(chosen, Options(search))
     translations = []
     with console.progress(f"translating with {run.name}", "lines", len(chosen)) as progress:
