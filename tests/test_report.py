@@ -13,6 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from nmt.cli import main
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
+from nmt.report.charts import COLORS
 from nmt.report.gather import gather
 from nmt.report.page import visible
 from nmt.report.samples import MOST_BINS, Bin, groups, translated
@@ -218,6 +219,17 @@ def test_runs_of_one_name_are_told_apart(place: Path, tmp_path: Path, capsys: py
     for name in ("a", "b"):
         shutil.copytree(place / "rnn", tmp_path / name / "run")
     assert "a/run, b/run – nmt report" in page(capsys, tmp_path / "a" / "run", tmp_path / "b" / "run", "--lines", "0")
+
+
+def test_colours_begin_again_after_the_last(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"run{number}" for number in range(len(COLORS) + 1)]
+    for name in names:
+        (tmp_path / name).symlink_to(place / "rnn")
+    text = page(capsys, *(tmp_path / name for name in names), "--lines", "0")
+    defined = re.findall(r"(--run\d+): light-dark", text)
+    assert len(defined) == len(COLORS) and set(re.findall(r"var\((--run\d+)\)", text)) == set(defined)
+    swatches = re.findall(r"var\(--run(\d+)\)", text[text.index("<h1>") : text.index("</h1>")])
+    assert swatches == [*map(str, range(len(COLORS))), "0"]
 
 
 # Runs that are not whole

@@ -10,7 +10,7 @@ from typing import Any
 import nmt
 from nmt.config import resolve
 from nmt.console import duration, rate
-from nmt.report.charts import Chart, by_length, curves
+from nmt.report.charts import COLORS, Chart, by_length, curves
 from nmt.report.gather import Run
 from nmt.report.samples import Group, Samples, groups
 from nmt.results import Translation
@@ -100,6 +100,7 @@ def page(runs: Sequence[Run], samples: Sequence[Samples]) -> str:
     template = environment.get_template("page.html")
     return template.render(
         runs=runs,
+        colors=COLORS,
         figures=_figures(runs),
         curves=curves(runs),
         parts=[_part(group, runs, number) for number, group in enumerate(groups(samples))],
@@ -156,13 +157,14 @@ def _number(value: float | None) -> str:
 
 def _settings(runs: Sequence[Run]) -> list[Setting]:
     """All settings; of one run, those that differ are those that are not as its backend has them by itself."""
+    configs = [run.config for run in runs]
+    if len(runs) == 1:
+        configs.append(resolve(configs[0]["model"]["backend"]).to_dict())
     tables = ("model", "data", "train")
-    found = [{f"{table}.{key}": value for table in tables for key, value in run.config[table].items()} for run in runs]
-    usual = resolve(runs[0].config["model"]["backend"]).to_dict()
-    base = [{f"{table}.{key}": value for table in tables for key, value in usual[table].items()}] if len(runs) == 1 else []
+    found = [{f"{table}.{key}": value for table in tables for key, value in config[table].items()} for config in configs]
     settings = []
-    for key in dict.fromkeys(key for each in found for key in each):
-        values = [_value(each, key) for each in [*found, *base]]
+    for key in dict.fromkeys(key for each in found[: len(runs)] for key in each):
+        values = [_value(each, key) for each in found]
         settings.append(Setting(key, values[: len(runs)], len(set(values)) > 1))
     return settings
 
