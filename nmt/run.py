@@ -25,10 +25,15 @@ from nmt.errors import NmtError
 LOG, REPORT = "log.jsonl", "report.json"
 OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, BOARD, CHECKPOINTS)
 
-TRAINED = ("step", "epoch", "loss", "nll", "grad_norm", "grad_norms", "tokens_per_second", "lr", "seconds")
+TRAINED = ("step", "epoch", "loss", "nll", "grad_norm", "grad_norms", "tokens_per_second", "lr", "skipped", "seconds")
 VALIDATED = ("step", "nll", "ppl", "accuracy", "bleu", "chrf", "best", "seconds")
 KEYS = {"train": TRAINED, "valid": VALIDATED, "average": VALIDATED, "skipped": ("step",)}
 """What lines of the log hold, of each event."""
+ALWAYS_NUMBERS = ("step", "epoch", "tokens_per_second", "skipped", "seconds")
+"""Of these, what is never null."""
+
+MOST = 1e305
+"""Any number of the log is nearer to 0: a perplexity may be 1e304, and what is larger than this no chart can hold."""
 
 
 @contextmanager
@@ -143,13 +148,26 @@ def read_log(run: Path) -> tuple[list[dict[str, Any]], str | None]:
     for number, line in enumerate(lines, 1):
         try:
             event = json.loads(line)
-            _ = [event[key] for key in KEYS[event["event"]]]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            whole = all(_is_right(key, event[key]) for key in KEYS[event["event"]])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
             if number == len(lines) and not line.endswith("}"):
                 break
             return events, f"{path}, line {number}: is damaged: not a line that nmt train writes; remove it"
         events.append(event)
     return events, None
+
+
+def _is_right(key: str, value: object) -> bool:
+    """Whether training could have written that."""
+    if key == "best":
+        return isinstance(value, bool)
+    if key == "grad_norms":
+        return isinstance(value, list) and all(_is_right("grad_norm", norm) for norm in value)
+    if value is None:
+        return key not in ALWAYS_NUMBERS
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST  # so it is not NaN either
 
 
 def is_training(run: Path) -> bool:

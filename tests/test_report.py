@@ -11,11 +11,13 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt.cli import main
+from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
+from nmt.report.charts import COLORS
 from nmt.report.gather import gather
 from nmt.report.page import visible
 from nmt.report.samples import MOST_BINS, Bin, groups, translated
-from nmt.run import opened
+from nmt.run import opened, read_log
 from tests.command_line import out, refused
 from tests.toys import QUIET, config, dataset, events, run, words
 
@@ -162,9 +164,17 @@ def test_scores_by_length_are_those_of_the_lines(place: Path) -> None:
         assert all(each.least <= len(found.source[line].split()) <= each.most for line in each.lines)
         texts = [found.translations[line].text for line in each.lines]
         references = [found.reference[line] for line in each.lines]
-        assert found.scores(each.lines)[0] == BLEU(force=True).corpus_score(texts, [references]).score
+        assert found.scores(each.lines)["BLEU"] == BLEU(force=True).corpus_score(texts, [references]).score
     worst = group.worst(25)
     assert [found.chrf[line] for line in worst] == sorted(found.chrf) and group.worst(3) == worst[:3]
+
+
+def test_an_empty_line_of_an_empty_reference_is_not_bad(place: Path, tmp_path: Path) -> None:
+    pairs = [*words(50, seed=7), ("", ""), ("a", ""), (" ", " "), ("", "b")]
+    data = dataset(tmp_path / "text", pairs, valid=8)
+    run(data, tmp_path / "run", config("rnn", max_steps=2))
+    found = translated(gather(tmp_path / "run", "run"), None, 8, "cpu", 1, QUIET)
+    assert found is not None and sorted(groups([found])[0].worst(8)) == [0, 1, 2, 3, 5, 7]
 
 
 def test_lines_of_one_length_are_one_bin() -> None:
@@ -188,6 +198,15 @@ def test_several_runs_are_set_side_by_side(place: Path, capsys: pytest.CaptureFi
     assert "Sentences that differ most" in text
 
 
+def test_the_metric_that_chose_each_model_is_marked(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Dataset.open(place / "text" / "data")
+    run(data, tmp_path / "by_accuracy", config("rnn", max_steps=2, valid_every=2, metric="accuracy"))
+    text = page(capsys, place / "rnn", tmp_path / "by_accuracy", "--lines", "0")
+    rows = re.findall(r'<tr><th scope="row">validation (\w+)</th><td>(.*?)</td><td>(.*?)</td></tr>', text)
+    marked = {metric: ["best, update" in cell for cell in cells] for metric, *cells in rows}
+    assert marked == {"BLEU": [True, False], "accuracy": [False, True], "chrF": [False, False], "nll": [False, False]}
+
+
 def test_runs_of_other_data_have_parts_of_their_own(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = dataset(tmp_path / "other", words(50, seed=7), valid=12)
     run(data, tmp_path / "third", config("rnn", max_steps=2))
@@ -200,6 +219,17 @@ def test_runs_of_one_name_are_told_apart(place: Path, tmp_path: Path, capsys: py
     for name in ("a", "b"):
         shutil.copytree(place / "rnn", tmp_path / name / "run")
     assert "a/run, b/run – nmt report" in page(capsys, tmp_path / "a" / "run", tmp_path / "b" / "run", "--lines", "0")
+
+
+def test_colours_begin_again_after_the_last(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"run{number}" for number in range(len(COLORS) + 1)]
+    for name in names:
+        (tmp_path / name).symlink_to(place / "rnn")
+    text = page(capsys, *(tmp_path / name for name in names), "--lines", "0")
+    defined = re.findall(r"(--run\d+): light-dark", text)
+    assert len(defined) == len(COLORS) and set(re.findall(r"var\((--run\d+)\)", text)) == set(defined)
+    swatches = re.findall(r"var\(--run(\d+)\)", text[text.index("<h1>") : text.index("</h1>")])
+    assert swatches == [*map(str, range(len(COLORS))), "0"]
 
 
 # Runs that are not whole
@@ -240,6 +270,35 @@ def test_a_damaged_line_of_the_log_is_named_and_those_before_it_are_drawn(copy: 
     assert {tuple(reading["points"][0][0]) for reading in readings} == {(2,)}
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        *(("train", key, value) for key in ("loss", "lr") for value in ('"<script>"', "[1]", "1e400", "NaN", "true", "9" * 400)),
+        *(("train", "grad_norms", value) for value in ("3", "null", '["x"]', "[1, [2]]")),
+        *(("train", key, "null") for key in ("step", "epoch", "tokens_per_second", "skipped", "seconds")),
+        *(("valid", key, "[1]") for key in ("step", "nll", "ppl", "bleu", "chrf", "best")),
+    ],
+)
+def test_a_line_that_training_cannot_have_written_is_damaged(kind: str, key: str, value: str, copy: Path) -> None:
+    log = copy / "log.jsonl"
+    lines = log.read_text().splitlines()
+    number = max(n for n, line in enumerate(lines) if json.loads(line)["event"] == kind)
+    lines[number] = json.dumps({**json.loads(lines[number]), key: "HERE"}).replace('"HERE"', value)
+    log.write_text("".join(f"{line}\n" for line in lines))
+    events, damage = read_log(copy)
+    assert len(events) == number and damage is not None and f"line {number + 1}: is damaged" in damage
+
+
+def test_the_largest_numbers_of_a_log_are_drawn(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = copy / "log.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines[::2]:
+        line.update({key: sign * 9.9e304 for key, sign in (("loss", 1), ("nll", -1), ("lr", 1)) if key in line})
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    text = page(capsys, copy, "--lines", "0")
+    assert missing(text) == [] and len(list(Page(text).attributes("data-reading"))) == 6
+
+
 def test_a_run_without_its_data(copy: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(copy.parent / "text")
     text = page(capsys, copy)
@@ -259,14 +318,33 @@ def test_other_data_is_used_and_told(copy: Path, tmp_path: Path, capsys: pytest.
     other = dataset(tmp_path / "other", words(50, seed=7), valid=12)
     text = page(capsys, copy, "--data", other.path)
     (told,) = missing(text)
-    assert "is not the data" in told and "The first 12 of 12 lines" in text
+    assert "is not the data" in told and "All 12 lines of" in text
+    assert "The first 11 of 12 lines of" in page(capsys, copy, "--data", other.path, "--lines", "11")
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[]", "not JSON", '{"pairs": 3}'])
-def test_a_run_without_a_report_of_its_data(content: str | None, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_tokenizer_all_but_bleu_is_shown(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = dataset(tmp_path / "text", words(50, seed=7), valid=12, target_lang="th")
+    run(data, tmp_path / "thai", config("rnn", max_steps=2, valid_every=2))
+    monkeypatch.setattr("nmt.tokenizers.PACKAGES", {"char": ("no_such_module", "sacrebleu[th]")})
+    text = page(capsys, tmp_path / "thai", place / "rnn")
+    (told,) = missing(text)
+    assert "thai" in told and "sacrebleu[th]" in told
+    of_the_thai, of_the_other = re.findall(r"lines of the validation text:(.*?)</p>", text, re.DOTALL)
+    assert "BLEU" not in of_the_thai and "chrF" in of_the_thai and "BLEU" in of_the_other and "chrF" in of_the_other
+    titles = re.findall(r"<h3>(.*?) <small>by the length", text)
+    assert titles == ["chrF", "BLEU", "chrF"] and text.count('class="sentence"') > 16
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[]", "not JSON", '{"pairs": 3}', {"versions": None}, {"pairs": {"read": "x"}}])
+def test_a_run_without_a_report_of_its_data(
+    content: str | dict[str, object] | None, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads((copy / "report.json").read_text())
     (copy / "report.json").unlink()
     if content is not None:
-        (copy / "report.json").write_text(content)
+        (copy / "report.json").write_text(content if isinstance(content, str) else json.dumps({**whole, **content}))
     text = page(capsys, copy, "--lines", "0")
     assert any("report of preprocess" in each for each in missing(text)) and "Nothing is known of the data" in text
 
@@ -278,7 +356,8 @@ def test_a_run_without_validation_and_without_attention(tmp_path: Path, capsys: 
     other = dataset(tmp_path / "some", words(50, seed=3), valid=12)
     run(other, tmp_path / "plain", config("rnn", {"attention": "none"}, max_steps=2))
     text = page(capsys, tmp_path / "plain")
-    assert any("no attention" in each for each in missing(text)) and 'class="sentence"' in text
+    (told,) = (each for each in missing(text) if "attention" in each)
+    assert told == "Attention cannot be shown: the model has no attention (attention = none)." and 'class="sentence"' in text
 
 
 def test_a_run_that_goes_on_has_one_curve(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,6 +366,29 @@ def test_a_run_that_goes_on_has_one_curve(copy: Path, capsys: pytest.CaptureFixt
     text = page(capsys, copy, "--lines", "0")
     reading = json.loads(next(Page(text).attributes("data-reading")))
     assert reading["points"][0][0] == [2, 4, 6, 8, 10, 12, 14, 15]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("--data", "nowhere"), 1, "nowhere: no such directory"),
+        (("--data", "RUN"), 1, "not a directory that nmt preprocess made"),
+        (("--data", "EMPTY"), 1, "has no validation set"),
+        (("--device", "cuda:99"), 1, "--device cuda:99"),
+        (("--device", "abacus"), 2, "--device"),
+        (("--threads", "1000000"), 2, "--threads"),
+    ],
+)
+def test_what_cannot_be_done_as_asked_is_an_error(
+    words: tuple[str, str], code: int, named: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "EMPTY" in words:
+        dataset(tmp_path / "empty", [("a", "b")] * 9, valid=0)
+    places: dict[str, str | Path] = {"RUN": place / "rnn", "EMPTY": tmp_path / "empty" / "data"}
+    given = [places.get(word, word) for word in words]
+    found = refused(capsys, "report", place / "rnn", "-o", tmp_path / "page.html", *given)
+    assert found[0] == code and named in found[1]
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize("what", ["data", "checkpoint", "nothing", "file"])

@@ -38,7 +38,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of one run, of two, and of one with nothing to show yet."""
+    """The page of one run, of two, of two with long names, and of one with nothing to show yet."""
     place = tmp_path_factory.mktemp("browser")
     odd = [("مرحبا بالعالم " * 3, "今天天气很好。" * 40), ("x" * 400, "<b>&amp;</b>" * 60)]
     copied = [(line, line) for line, _ in words(180, seed=1)]
@@ -48,7 +48,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shutil.copytree(place / "rnn", place / "begun")
     (place / "begun" / "log.jsonl").unlink()
     (place / "begun" / "model.safetensors").unlink()
-    made = {"one": ["transformer"], "two": ["transformer", "rnn"], "begun": ["begun"]}
+    long = {backend: f"{backend}-{'x' * 180}" for backend in ("transformer", "rnn")}
+    for backend, name in long.items():
+        shutil.copytree(place / backend, place / name)
+    made = {"one": ["transformer"], "two": ["transformer", "rnn"], "long": [*long.values()], "begun": ["begun"]}
     for name, runs in made.items():
         words_of = ["report", *(str(place / each) for each in runs), "-o", str(place / f"{name}.html"), "--quiet"]
         assert main(words_of) == 0
@@ -89,7 +92,7 @@ def empty_charts(tab: Any) -> list[str]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
-@pytest.mark.parametrize(("name", "charts"), [("one", 8), ("two", 8), ("begun", 0)])
+@pytest.mark.parametrize(("name", "charts"), [("one", 8), ("two", 8), ("long", 8), ("begun", 0)])
 def test_nothing_is_wrong_empty_or_cut_off(
     name: str, charts: int, width: int, theme: str, browser: Any, pages: dict[str, Path]
 ) -> None:
@@ -149,6 +152,22 @@ def test_a_piece_shows_where_the_network_looked(browser: Any, pages: dict[str, P
     assert shown == pytest.approx(80 * weights[:, 0] / max(weights[:, 0].max(), 1), abs=0.51)
     tab.mouse.move(0, 0)
     assert sentence.locator(".seen, .held").count() == 0
+    assert wrong == []
+    tab.close()
+
+
+def test_a_mark_stays_whole_in_text_from_right_to_left(browser: Any, pages: dict[str, Path]) -> None:
+    tab, wrong = opened(browser, pages["one"])
+    mark = tab.locator(".target .mark").first
+    assert mark.inner_text() == "</s>"
+    mark.evaluate("each => (each.closest('p').dir = 'rtl')")
+    places = mark.evaluate("""each => [0, 1, 2, 3].map((i) => {
+      const range = new Range();
+      range.setStart(each.firstChild, i);
+      range.setEnd(each.firstChild, i + 1);
+      return range.getBoundingClientRect().left;
+    })""")
+    assert places == sorted(places) and places[-1] - places[0] < 30
     assert wrong == []
     tab.close()
 

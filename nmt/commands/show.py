@@ -40,13 +40,17 @@ def report(
     from nmt.allocator import keep_freed_memory
     from nmt.report.gather import gather
     from nmt.report.page import page
-    from nmt.report.samples import translated
+    from nmt.report.samples import open_data, translated
+    from nmt.translate import choose_device, set_threads
 
     console = Console(quiet, output)
     keep_freed_memory()
+    # What was asked for and cannot be is an error; what a run turns out to lack is told on its page.
+    choose_device(device)
+    set_threads(threads)
+    text = None if data is None else open_data(Path(data))
     found = [gather(Path(path), name) for path, name in zip(runs, _names(runs), strict=True)]
-    place = None if data is None else Path(data)
-    samples = [each for run in found if (each := translated(run, place, lines, device, threads, console)) is not None]
+    samples = [each for run in found if (each := translated(run, text, lines, device, threads, console)) is not None]
     with open_text(output, overwrite) as writer:
         for line in page(found, samples).split("\n"):
             writer.write(line)

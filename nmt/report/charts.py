@@ -8,13 +8,20 @@ from typing import Any
 
 from nmt.pictures import STYLE, inline_svg, plain
 from nmt.report.gather import Run
-from nmt.report.samples import Group
+from nmt.report.samples import METRICS, Group
 
 INK, GRID, SERIES = "#000001", "#000002", "#0001{:02}"
 """Stand-ins for colours of the page's theme, which matplotlib knows nothing of; the last is that of run number N."""
 
-COLORS = 6
-"""Runs that the style sheet has colours for; then they begin again."""
+COLORS = (
+    ("#0072b2", "#56b4e9"),
+    ("#d55e00", "#ff9248"),
+    ("#009e73", "#2fd0a2"),
+    ("#b0578d", "#e59cc8"),
+    ("#a87400", "#f0c24b"),
+    ("#555555", "#c8c8c8"),
+)
+"""Of the runs, on light and on dark paper; then they begin again. Those of Okabe and Ito, which the colour-blind tell apart."""
 
 SIZE = (4.4, 2.6)
 """In inches: small, so that three stand side by side, and letters stay legible where the page is narrow."""
@@ -57,7 +64,7 @@ class Line:
 
     @property
     def color(self) -> int:
-        return self.run % COLORS
+        return self.run % len(COLORS)
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Chart:
     svg: str
     lines: list[Line]
     reading: dict[str, Any]
-    """For the script: what the axis counts, where it stands in the picture, where it ends, and the points of each line."""
+    """For the script: where the axis stands in the picture, where it ends, what it counts, and the points of each line."""
 
 
 def curves(runs: Sequence[Run]) -> list[Chart]:
@@ -132,23 +139,21 @@ def by_length(group: Group, numbers: Sequence[int], name: str) -> list[Chart]:
     scores = [[samples.scores(each.lines) for each in bins] for samples in group.members]
     labels = [f"{each.label} {group.unit}, {len(each.lines):,} lines" for each in bins]
     charts = []
-    for metric, title in enumerate(("BLEU", "chrF")):
+    for metric in METRICS.values():
         lines = [
-            Line(number, title, range(len(bins)), [each[metric] for each in row])
+            Line(number, metric, range(len(bins)), [each[metric] for each in row])
             for number, row in zip(numbers, scores, strict=True)
+            if metric in row[0]
         ]
-        charts.append(_bars(title, lines, [each.label for each in bins], labels, group.unit, f"{name}{metric}"))
+        if lines:
+            charts.append(_bars(metric, lines, [each.label for each in bins], labels, group.unit, f"{name}{metric}"))
     return charts
 
 
 def _curve(title: str, note: str, lines: list[Line], number: int) -> Chart:
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    def draw(axes: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
 
-    with matplotlib.rc_context(THEME):
-        figure = Figure(figsize=SIZE)
-        axes = figure.add_axes(PLACE)
         on_top = max(line.run for line in lines)
         for line in lines:
             color = SERIES.format(line.color)
@@ -159,19 +164,35 @@ def _curve(title: str, note: str, lines: list[Line], number: int) -> Chart:
             axes.plot(line.at, line.heights, style, color=color, markersize=width + 1.2 if marked else 0, linewidth=width)
             if line.band is not None:
                 axes.fill_between(line.at, *line.band, color=color, alpha=0.2, linewidth=0)
-        plain(axes, GRID)
         axes.set_xlabel("updates")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(5))
         if title not in FROM_THE_LOWEST:
             axes.set_ylim(0, 1.08 * max(max(line.band[1] if line.band else line.heights) for line in lines) or 1)
         axes.set_xlim(left=0)
-        first, last = axes.get_xlim()
-        reading = {"unit": "update", "ends": [first, last], "labels": None, **_reading(lines)}
-        return Chart(title, note, _themed(inline_svg(figure, f"curve{number}")), lines, reading)
+
+    return _chart(title, note, lines, draw, f"curve{number}")
 
 
 def _bars(title: str, lines: list[Line], ticks: list[str], labels: list[str], unit: str, name: str) -> Chart:
+    def draw(axes: Any) -> None:
+        width = 0.8 / len(lines)
+        for number, line in enumerate(lines):
+            left = [at + (number - (len(lines) - 1) / 2) * width for at in line.at]
+            axes.bar(left, line.heights, width * 0.92, color=SERIES.format(line.color))
+        axes.grid(visible=False, axis="x")
+        axes.set_axisbelow(True)
+        axes.set_xticks(range(len(ticks)), ticks)
+        axes.set_xlabel(f"length of the source, {unit}")
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(-0.6, len(ticks) - 0.4)
+
+    return _chart(title, "by the length of the source", lines, draw, name, labels)
+
+
+def _chart(
+    title: str, note: str, lines: list[Line], draw: Callable[[Any], None], name: str, labels: list[str] | None = None
+) -> Chart:
+    """What `draw` makes of matplotlib's axes. `labels` say in words what stands along the axis, where those are no updates."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -179,26 +200,12 @@ def _bars(title: str, lines: list[Line], ticks: list[str], labels: list[str], un
     with matplotlib.rc_context(THEME):
         figure = Figure(figsize=SIZE)
         axes = figure.add_axes(PLACE)
-        width = 0.8 / len(lines)
-        for number, line in enumerate(lines):
-            left = [at + (number - (len(lines) - 1) / 2) * width for at in line.at]
-            axes.bar(left, line.heights, width * 0.92, color=SERIES.format(line.color))
         plain(axes, GRID)
-        axes.grid(visible=False, axis="x")
-        axes.set_axisbelow(True)
-        axes.set_xticks(range(len(ticks)), ticks)
-        axes.set_xlabel(f"length of the source, {unit}")
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.set_ylim(bottom=0)
-        axes.set_xlim(-0.6, len(ticks) - 0.4)
-        first, last = axes.get_xlim()
-        reading = {"unit": "", "ends": [first, last], "labels": labels, **_reading(lines)}
-        return Chart(title, "by the length of the source", _themed(inline_svg(figure, name)), lines, reading)
-
-
-def _reading(lines: list[Line]) -> dict[str, Any]:
-    points = [[list(line.at), [float(f"{height:.4g}") for height in line.heights]] for line in lines]
-    return {"left": PLACE[0], "width": PLACE[2], "points": points}
+        draw(axes)
+        points = [[list(line.at), [float(f"{height:.4g}") for height in line.heights]] for line in lines]
+        reading = {"left": PLACE[0], "width": PLACE[2], "ends": [*axes.get_xlim()], "labels": labels, "points": points}
+        return Chart(title, note, _themed(inline_svg(figure, name)), lines, reading)
 
 
 def _themed(svg: str) -> str:

@@ -15,6 +15,9 @@ from nmt.errors import NmtError
 from nmt.info import parameters
 from nmt.run import LOG, REPORT, is_training, read_log
 
+VALIDATIONS = ("valid", "average")
+"""Events of the log that have scores."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -44,7 +47,7 @@ class Run:
     @property
     def best(self) -> dict[str, Any] | None:
         """The validation that the run's model comes from."""
-        return next((event for event in reversed(self.events) if event.get("best")), None)
+        return next((event for event in reversed(self.events) if event["event"] in VALIDATIONS and event["best"]), None)
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -77,7 +80,7 @@ def gather(path: Path, name: str) -> Run:
 
     newest = latest_checkpoint(path)
     report, tables = _report(path, missing)
-    if not kinds & {"valid", "average"}:
+    if not kinds.intersection(VALIDATIONS):
         held_out = report.get("pairs", {}).get("valid")
         when = f"the first validation is after update {config['train']['valid_every']:,}"
         missing.append(f"There are no validation scores: {'the data has no validation set' if held_out == 0 else when}.")
@@ -97,10 +100,12 @@ def gather(path: Path, name: str) -> Run:
 def _report(path: Path, missing: list[str]) -> tuple[dict[str, Any], list[Table]]:
     try:
         values = read_json(path / REPORT)
-        return values, Report(values).tables()
+        tables = Report(values).tables()
+        _ = values["versions"].items()  # which the page reads too
+        return values, tables
     except NmtError as error:
         missing.append(f"The report of preprocess is missing: {error}.")
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         missing.append(f"The report of preprocess is missing: {path / REPORT} is damaged or was edited.")
     return {}, []
 

@@ -10,7 +10,7 @@ from typing import Any
 import nmt
 from nmt.config import resolve
 from nmt.console import duration, rate
-from nmt.report.charts import Chart, by_length, curves
+from nmt.report.charts import COLORS, Chart, by_length, curves
 from nmt.report.gather import Run
 from nmt.report.samples import Group, Samples, groups
 from nmt.results import Translation
@@ -80,8 +80,8 @@ class Part:
     charts: list[Chart]
     kinds: list[tuple[str, list[Sentence]]]
     """Sentences, each kind under its title."""
-    scores: list[tuple[str, float, float]]
-    """BLEU and chrF of all lines, for each run."""
+    scores: list[tuple[str, dict[str, float]]]
+    """Of all lines, by metric, for each run."""
 
 
 def page(runs: Sequence[Run], samples: Sequence[Samples]) -> str:
@@ -96,9 +96,11 @@ def page(runs: Sequence[Run], samples: Sequence[Samples]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "allow_nan": False}  # a browser reads no NaN
     template = environment.get_template("page.html")
     return template.render(
         runs=runs,
+        colors=COLORS,
         figures=_figures(runs),
         curves=curves(runs),
         parts=[_part(group, runs, number) for number, group in enumerate(groups(samples))],
@@ -125,7 +127,7 @@ def _scored(run: Run, metrics: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {}
     details = {metric: "" for metric in metrics}
     details["nll"] = f"perplexity {best['ppl']:,.4g}" if best["ppl"] is not None else ""
-    details[metrics[0]] = f"best, update {best['step']:,}"
+    details[run.config["train"]["metric"]] = f"best, update {best['step']:,}"
     return {f"validation {NAMES[metric]}": (_number(best[metric]), details[metric]) for metric in metrics}
 
 
@@ -155,13 +157,14 @@ def _number(value: float | None) -> str:
 
 def _settings(runs: Sequence[Run]) -> list[Setting]:
     """All settings; of one run, those that differ are those that are not as its backend has them by itself."""
+    configs = [run.config for run in runs]
+    if len(runs) == 1:
+        configs.append(resolve(configs[0]["model"]["backend"]).to_dict())
     tables = ("model", "data", "train")
-    found = [{f"{table}.{key}": value for table in tables for key, value in run.config[table].items()} for run in runs]
-    usual = resolve(runs[0].config["model"]["backend"]).to_dict()
-    base = [{f"{table}.{key}": value for table in tables for key, value in usual[table].items()}] if len(runs) == 1 else []
+    found = [{f"{table}.{key}": value for table in tables for key, value in config[table].items()} for config in configs]
     settings = []
-    for key in dict.fromkeys(key for each in found for key in each):
-        values = [_value(each, key) for each in [*found, *base]]
+    for key in dict.fromkeys(key for each in found[: len(runs)] for key in each):
+        values = [_value(each, key) for each in found]
         settings.append(Setting(key, values[: len(runs)], len(set(values)) > 1))
     return settings
 
@@ -204,7 +207,7 @@ def _part(group: Group, runs: Sequence[Run], number: int) -> Part:
         languages=first.run.config["languages"],
         charts=by_length(group, numbers, f"length{number}"),
         kinds=[(title, [_sentence(group, numbers, line) for line in lines]) for title, lines in kinds],
-        scores=[(samples.run.name, *samples.scores(range(len(first.source)))) for samples in group.members],
+        scores=[(samples.run.name, samples.scores(range(len(first.source)))) for samples in group.members],
     )
 
 

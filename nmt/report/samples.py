@@ -15,9 +15,12 @@ from nmt.errors import NmtError
 from nmt.report.gather import Run
 from nmt.results import Translation
 from nmt.run import REPORT
-from nmt.score import sentence_scores, validation_scores
+from nmt.score import score, sentence_scores
 from nmt.search import Beam
 from nmt.translate import Options, Translator
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+"""As the page calls them."""
 
 MOST_BINS, LEAST_LINES = 6, 10
 """Of lines put together by length: so many bins at most, and so many lines in each at least, or a BLEU would mean nothing."""
@@ -35,17 +38,30 @@ class Samples:
     """Of each line by itself."""
     total: int
     """Lines that the validation text has."""
+    metrics: tuple[str, ...]
+    """Those of METRICS that can be computed here."""
 
-    def scores(self, lines: Sequence[int]) -> tuple[float, float]:
-        """BLEU and chrF of these lines together."""
+    def scores(self, lines: Sequence[int]) -> dict[str, float]:
+        """BLEU and chrF of these lines together, by name."""
         texts = [self.translations[line].text for line in lines]
-        return validation_scores(texts, [self.reference[line] for line in lines], self.run.config["languages"][1])
+        reference = [self.reference[line] for line in lines]
+        found = score(texts, [reference], self.metrics, target_lang=self.run.config["languages"][1])
+        return {METRICS[metric]: each.value for metric, each in zip(self.metrics, found, strict=True)}
 
 
-def translated(run: Run, data: Path | None, lines: int, device: str, threads: int | None, console: Console) -> Samples | None:
+def open_data(path: Path) -> Dataset:
+    """The data at `path`, which has a validation text. NmtError where it is none, or has none."""
+    dataset = Dataset.open(path)
+    if not len(dataset.valid):
+        raise NmtError(f"{dataset.path} has no validation set")
+    return dataset
+
+
+def translated(run: Run, data: Dataset | None, lines: int, device: str, threads: int | None, console: Console) -> Samples | None:
     """The first `lines` of them; None, and the reason among what is `missing` of the run, where that cannot be.
 
-    The text is that of `data`, or where it is None of the directory that the run was trained on.
+    The text is that of `data`, or where it is None of the directory that the run was trained on. `device` and `threads` are as
+    `Translator.load` takes them, and the caller knows that they can be.
     """
     try:
         return _translated(run, data, lines, device, threads, console) if lines else None
@@ -54,10 +70,8 @@ def translated(run: Run, data: Path | None, lines: int, device: str, threads: in
         return None
 
 
-def _translated(run: Run, data: Path | None, lines: int, device: str, threads: int | None, console: Console) -> Samples:
-    dataset = Dataset.open(_place(run) if data is None else data)
-    if not len(dataset.valid):
-        raise NmtError(f"{dataset.path} has no validation set")
+def _translated(run: Run, data: Dataset | None, lines: int, device: str, threads: int | None, console: Console) -> Samples:
+    dataset = open_data(_place(run)) if data is None else data
     if run.report and read_json(dataset.path / REPORT) != run.report:
         run.missing.append(
             f"{dataset.path} is not the data that {run.path} was trained on; its validation text is used all the same."
@@ -69,7 +83,7 @@ def _translated(run: Run, data: Path | None, lines: int, device: str, threads: i
     try:
         coming = translator.translate(chosen, Options(search, attention=True))
     except NmtError as error:
-        run.missing.append(f"There is no attention to show: {error}.")
+        run.missing.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
         coming = translator.translate(chosen, Options(search))
     translations = []
     with console.progress(f"translating with {run.name}", "lines", len(chosen)) as progress:
@@ -78,7 +92,18 @@ def _translated(run: Run, data: Path | None, lines: int, device: str, threads: i
             progress.advance()
     texts = [translation.text for translation in translations]
     scores = sentence_scores(texts, [reference[:lines]], ("chrf",), target_lang=run.config["languages"][1])
-    return Samples(run, chosen, reference[:lines], translations, [score.value for (score,) in scores], len(source))
+    chrf = [each.value for (each,) in scores]
+    return Samples(run, chosen, reference[:lines], translations, chrf, len(source), _metrics(run))
+
+
+def _metrics(run: Run) -> tuple[str, ...]:
+    """All, or those that need no tokenizer where that of the language is not installed."""
+    try:
+        score([""], [[""]], ("bleu",), target_lang=run.config["languages"][1])
+    except NmtError as error:
+        run.missing.append(f"There is no BLEU of the translations: {error}.")
+        return ("chrf",)
+    return tuple(METRICS)
 
 
 def _place(run: Run) -> Path:
@@ -136,8 +161,10 @@ class Group:
         return sorted({number * total // count for number in range(count)})
 
     def worst(self, count: int) -> list[int]:
-        """The lines with the lowest chrF, the mean over the runs, worst first."""
-        return sorted(range(len(self.members[0].source)), key=lambda line: statistics.mean(self._chrf(line)))[:count]
+        """The lines with the lowest chrF, the mean over the runs, worst first; none of those that are empty on both sides."""
+        first = self.members[0]
+        filled = [line for line, pair in enumerate(zip(first.source, first.reference, strict=True)) if "".join(pair).strip()]
+        return sorted(filled, key=lambda line: statistics.mean(self._chrf(line)))[:count]
 
     def most_different(self, count: int) -> list[int]:
         """The lines whose chrF differs most between the runs, of those where it does."""
