@@ -38,10 +38,10 @@ def report(
     check_output(output, overwrite)
 
     from nmt.allocator import keep_freed_memory
+    from nmt.device import choose_device, set_threads
     from nmt.report.gather import gather
     from nmt.report.page import page
     from nmt.report.samples import open_data, translated
-    from nmt.translate import choose_device, set_threads
 
     console = Console(quiet, output)
     keep_freed_memory()
