@@ -34,6 +34,6 @@ def choose_tokenizer(tokenize: str | None, target_lang: str | None) -> str:
     module, package = PACKAGES.get(chosen, ("sacrebleu", "sacrebleu"))
     if importlib.util.find_spec(module) is None:
         raise NmtError(
-            f"BLEU's tokenizer {chosen} is not installed: pip install '{package}' (or score with another: nmt score --tokenize char)"
+            f"BLEU's tokenizer {chosen} is not installed: pip install '{package}' (nmt score has others: --tokenize char)"
         )
     return chosen
