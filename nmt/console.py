@@ -35,7 +35,7 @@ def duration(length: float) -> str:
 
 def rate(amount: float) -> str:
     """An amount a second with as many digits as mean something."""
-    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}"
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}" if amount >= 1 else f"{amount:.2g}"
 
 
 def replaced(count: int) -> str:

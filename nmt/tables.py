@@ -47,7 +47,7 @@ def _training_lines(found: Mapping[str, Any]) -> list[str]:
         ["floor: target tokens a second", rate(found["floor_tokens_per_second"])],
         ["share of the floor", f"{found['ratio_to_floor']:.0%}"],
     ]
-    windows = f"{found['windows']} windows"
+    windows = f"{found['windows']} window{'s' if found['windows'] > 1 else ''}"
     return [
         *layout([windows, "median", "lowest", "highest"], rates),
         "",
@@ -79,7 +79,7 @@ def _translation_lines(found: Mapping[str, Any]) -> list[str]:
     spent = [[name, *(f"{each['shares'][name]:.1%}" for each in searches)] for name in searches[0]["shares"]]
     names = [each["search"] for each in searches]
     return [
-        *layout([f"{searches[0]['sentences']:,} sentences", *names], rows),
+        *layout([f"{(lines := searches[0]['sentences']):,} sentence{'s' if lines > 1 else ''}", *names], rows),
         "",
         *layout(["where the time goes", *names], spent),
         "",

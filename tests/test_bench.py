@@ -208,7 +208,7 @@ def test_it_is_a_table_on_stdout_and_words_on_stderr(
 ) -> None:
     assert main(["bench", str(data.path), *(word for word in tiny("rnn") if word != "-q"), "--threads", "1"]) == 0
     printed, told = capsys.readouterr()
-    assert all(name in printed for name in (*TRAINING, "share of the floor", "1 windows", "1 thread;")) and "profiling" in told
+    assert all(name in printed for name in (*TRAINING, "share of the floor", "1 window ", "1 thread;")) and "profiling" in told
     printed = out(capsys, "bench", model, text(tmp_path / "in", "1 2"), "--search", "beam", "-q")
     assert (
         all(name in printed for name in (*TRANSLATION, "beam 5", "sentences a second", "95th percentile, ms"))

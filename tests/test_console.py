@@ -143,4 +143,4 @@ def test_duration(length: float, text: str) -> None:
 
 
 def test_rate() -> None:
-    assert [rate(amount) for amount in (0.04, 9.94, 1234.5)] == ["0.0", "9.9", "1,234"]
+    assert [rate(amount) for amount in (0.0412, 0.35, 9.94, 1234.5)] == ["0.041", "0.35", "9.9", "1,234"]
