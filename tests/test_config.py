@@ -121,7 +121,7 @@ WRONG = [
     ({"train": {"warmup": 10**400}}, "train.warmup must be at least 0 and at most"),
     ({"train": {"batch_tokens": 10**30}}, "train.batch_tokens must be at least 1 and at most 2147483647"),
     ({"train": {"accumulate": 4097}}, "train.accumulate must be at least 1 and at most 4096, not 4097"),
-    ({"train": {"valid_beam": 10**30}}, "train.valid_beam must be at least 1 and at most 10000"),
+    ({"train": {"valid_beam": 10**30}}, "train.valid_beam must be at least 1 and at most 1000"),
     ({"model": {"width": 10**30}}, "width must be at most 1,000,000"),
     ({"model": {"layers": 10**30}}, "layers must be at most 1,000,000"),
     ({"train": {"max_steps": "none", "schedule": "linear"}}, "train.max_steps, which must be given"),
