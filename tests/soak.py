@@ -85,7 +85,7 @@ class Life:
             pattern = str(self.run / PLACES[aim])
             while self.process.poll() is None and not glob.glob(pattern) and self.reached() < mark + PATIENCE:
                 time.sleep(0.0002)
-        time.sleep(chance.uniform(0, 0.05 if aim == "anywhere" else 0.01))
+        time.sleep(chance.uniform(0, 0.004 if aim in PLACES else 0.05))
 
     def end(self) -> str:
         """Lets it live. RuntimeError where it does not end well."""
@@ -155,15 +155,18 @@ def soak(data: Path, place: Path, backend: str, kills: int, updates: int, seed: 
     marks = sorted(chance.randint(0, updates) for _ in range(kills - at_end)) + [updates] * at_end
     words = command(data, killed, backend, updates)
     counts: Counter[str] = Counter()
-    for number, mark in enumerate(marks, 1):
-        aim = chance.choice(AIMS)
+    number, ended = 0, False
+    while number < kills:
+        mark = marks[number]
+        # A run that has ended is killed too: where it is resumed all the same, which must change nothing.
+        aim = "at the start" if ended else "at the end" if mark == updates else chance.choice(AIMS)
         life = Life(words, killed, temporary)
         life.wait(aim, mark, chance, startup)
         reached, lived = max(0, life.reached()), time.monotonic() - life.began
         if not life.kill():
-            counts["came too late"] += 1
-            print(f"{backend} kill {number} ({aim}): came too late, the training had ended", flush=True)
+            ended = True
             continue
+        number += 1
         left = left_behind(killed) if killed.exists() else []
         newest = latest_checkpoint(killed)
         counts["left something half done" if left else "left nothing"] += 1
