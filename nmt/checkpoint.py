@@ -186,17 +186,21 @@ def save_checkpoint(
     config: Mapping[str, Any],
     source: Subword,
     target: Subword,
-    keep_last: int,
 ) -> Path:
-    """Writes RUN/checkpoints/step-N whole, then removes all but the `keep_last` newest; the best stands in RUN itself.
-
-    Step 0 is only there to be resumed from: it goes with the first other one.
-    """
+    """Writes RUN/checkpoints/step-N whole."""
     directory = run / CHECKPOINTS / f"step-{step}"
     with new_directory(directory, overwrite=False) as partial:
         checksum = save_model(partial, model, config, source, target)
         moments = write_tensors(partial / OPTIMIZER, _moments(model, optimizer), checksum)
         write_json(partial / STATE, _sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}))
+    return directory
+
+
+def remove_old(run: Path, keep_last: int) -> None:
+    """Leaves the `keep_last` newest checkpoints of a run; the best model stands in RUN itself.
+
+    Step 0 is only there to be resumed from: it goes with the first other one.
+    """
     kept = checkpoints(run)
     for old in kept[:-1]:
         if old not in kept[-keep_last:] or _step(old) == 0:
@@ -204,7 +208,6 @@ def save_checkpoint(
             doomed = old.with_name(f".{old.name}.removed")
             os.rename(old, doomed)
             shutil.rmtree(doomed)
-    return directory
 
 
 def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -24,18 +24,21 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], owner: str) -> str:
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     checksum = _checksum(ready, owner)
+    # A directory: safetensors writes beside its target first, under a name of its own that nobody would know after a kill.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    file = partial / path.name
     try:
-        partial.touch()
-        mode = partial.stat().st_mode  # of a file made here: safetensors keeps its own from everybody else
-        save_file(ready, partial, metadata={"sha256": checksum})  # one key: several would be written in no fixed order
-        partial.chmod(mode)
-        sync(partial)
-        os.replace(partial, path)
+        partial.mkdir()
+        file.touch()
+        mode = file.stat().st_mode  # of a file made here: safetensors keeps its own from everybody else
+        save_file(ready, file, metadata={"sha256": checksum})  # one key: several would be written in no fixed order
+        file.chmod(mode)
+        sync(file)
+        os.replace(file, path)
+        partial.rmdir()
         sync(path.parent)
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise NmtError(f"{path}: cannot be written ({why})") from error
     return checksum

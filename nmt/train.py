@@ -254,28 +254,27 @@ class _Run(Training):
             self.diverged(f"after update {self.state.step} the weights are not finite numbers")
 
     def save(self) -> None:
-        """A checkpoint of this step, if there is none. Weights that are not numbers are never saved.
+        """A checkpoint of this step, if there is none, in place of the oldest. Weights that are not numbers are never saved.
 
         Not for the midst of skipped updates: what weights gave them may be of no use, and would take the place of good ones.
         """
         state = self.state
         newest = checkpoint.latest_checkpoint(self.path)
-        if newest is not None and newest.name == f"step-{state.step}":
-            return
-        self.check_finite()
-        if self.validation is None and state.step:
-            self.keep()  # before the checkpoint: a process killed in between does this update again, and this too
-        checkpoint.save_checkpoint(
-            self.path,
-            state.step,
-            self.model,
-            self.optimizer,
-            self.kept(),
-            self.description,
-            self.dataset.source,
-            self.dataset.target,
-            self.settings.keep_last,
-        )
+        if newest is None or newest.name != f"step-{state.step}":
+            self.check_finite()
+            if self.validation is None and state.step:
+                self.keep()  # before the checkpoint: a process killed in between does this update again, and this too
+            checkpoint.save_checkpoint(
+                self.path,
+                state.step,
+                self.model,
+                self.optimizer,
+                self.kept(),
+                self.description,
+                self.dataset.source,
+                self.dataset.target,
+            )
+        checkpoint.remove_old(self.path, self.settings.keep_last)  # a kill may have come between the two
 
     def kept(self) -> dict[str, Any]:
         """The state as a checkpoint holds it."""

@@ -22,6 +22,7 @@ from nmt.checkpoint import (
     load_model,
     read_config,
     remove_leftovers,
+    remove_old,
     resolve,
     rewrite_state,
     save_checkpoint,
@@ -238,9 +239,8 @@ def stepped(run: Path, steps: int, keep_last: int = 3) -> tuple[Seq2Seq, torch.o
     (run / "checkpoints").mkdir(parents=True)
     for step in range(1, steps + 1):
         updated(model, optimizer)
-        save_checkpoint(
-            run, step, model, optimizer, {"step": step, "half": 0.1 + 0.2}, described(settings), subword, subword, keep_last
-        )
+        save_checkpoint(run, step, model, optimizer, {"step": step, "half": 0.1 + 0.2}, described(settings), subword, subword)
+        remove_old(run, keep_last)
     return model, optimizer
 
 
@@ -296,6 +296,23 @@ def test_the_newest_are_kept_in_order_of_their_numbers(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     assert len(checkpoints(tmp_path)) == 3
     assert sorted(path.name for path in (tmp_path / "checkpoints").glob(".*")) == [".mine", ".mine.8.partial"]
+
+
+def test_what_a_kill_in_the_midst_of_writing_tensors_leaves_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """safetensors writes into a file of its own, of any name, beside the one it is to make."""
+
+    def killed(tensors: object, path: Path, metadata: object) -> None:
+        (path.parent / ".tmpAb12Cd").touch()
+        raise KeyboardInterrupt  # like a kill in that nothing is tidied up
+
+    model = saved(tmp_path / "run")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("nmt.tensors.save_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save_weights(tmp_path / "run", model)
+    assert sorted(tmp_path.rglob("*")) != before
+    remove_leftovers(tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +394,7 @@ def test_files_of_tensors_may_be_read_by_whom_the_others_may(tmp_path: Path) -> 
 def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
     model, optimizer = stepped(tmp_path / "run", 0)
     settings, subword = described(config("rnn")), trained_subword(1)
-    save_checkpoint(tmp_path / "run", 0, model, optimizer, {}, settings, subword, subword, 3)
+    save_checkpoint(tmp_path / "run", 0, model, optimizer, {}, settings, subword, subword)
     with pytest.raises(NmtError, match="has no best model yet"):
         average([tmp_path / "run"], tmp_path / "mean")
 

@@ -172,6 +172,26 @@ def test_a_run_killed_between_any_two_writes_ends_as_if_it_had_not_been(subwords
     assert sorted(os.listdir(tmp_path / "whole/checkpoints")) == sorted(os.listdir(tmp_path / "killed/checkpoints"))
 
 
+def test_a_run_killed_before_it_removed_an_old_checkpoint_removes_it_when_it_ends(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config("rnn", max_steps=3, save_every=1, keep_last=2)
+    renamed = os.rename
+
+    def killed(old: Path, new: Path) -> None:
+        if Path(new).name == ".step-1.removed":
+            raise KeyboardInterrupt
+        renamed(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(digits, tmp_path / "run", settings)
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-1", "step-2", "step-3"]
+    run(digits, tmp_path / "run", settings, resume=True)
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-2", "step-3"]
+
+
 class Interrupting(Console):
     """Sends this process a signal when so many updates are done."""
 

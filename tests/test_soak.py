@@ -1,0 +1,29 @@
+"""The soak of `make soak`, with two kills, and what it would tell."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak import differences, soak
+from tests.toys import dataset, words
+
+
+def test_two_kills_change_nothing_and_what_would_differ_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = dataset(tmp_path / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
+    assert soak(data, tmp_path / "runs", "rnn", kills=2, updates=16, seed=1) == []
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 3 and told[-1].endswith("files the same, nothing left over")
+    whole, killed = tmp_path / "runs/whole", tmp_path / "runs/killed"
+    weights = bytearray((killed / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (killed / "model.safetensors").write_bytes(weights)
+    log = (killed / "log.jsonl").read_text()
+    (killed / "log.jsonl").write_text(log.replace('"loss": ', '"loss": 1', 1))
+    (killed / "checkpoints/.step-5.7.partial").mkdir()
+    (killed / "source.model").unlink()
+    assert differences(whole, killed) == [
+        "checkpoints/.step-5.7.partial: left over",
+        "source.model: missing",
+        "log.jsonl: differs",
+        "model.safetensors: differs",
+    ]
