@@ -11,13 +11,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +67,8 @@ PIECES = st.sampled_from(ATOMS).map(str.encode) | st.text(max_size=8).map(lambda
 WRONG = st.sampled_from([b"\xe9", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x8a"])
 """No UTF-8: Latin-1, UTF-16's mark, half a character, a surrogate, beyond Unicode, a line feed in two bytes."""
 
-ENDS = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r\r\n", b"\n\n"])
+ONCE = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r\r\n"])
+ENDS = ONCE | st.just(b"\n\n")
 
 
 def lines_of(pieces: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
@@ -91,7 +93,7 @@ def parallel(draw: st.DrawFn, most: int) -> list[bytes]:
         return [draw(BYTES) for _ in range(count)]
     line = st.lists(PIECES, min_size=1, max_size=4).map(b" ".join)
     rows = draw(st.lists(st.tuples(*[line] * count), min_size=1, max_size=12))
-    return [b"".join(row[side] + draw(ENDS.filter(lambda end: end != b"\n\n")) for row in rows) for side in range(count)]
+    return [b"".join(row[side] + draw(ONCE) for row in rows) for side in range(count)]
 
 
 NAMES = [
@@ -321,6 +323,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """Other tests compute in as many threads as before."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @contextmanager
 def place() -> Iterator[Path]:
     """A folder for one example."""
@@ -424,11 +434,11 @@ def test_score_takes_or_refuses_any_text(runs: dict[str, Path], texts: list[byte
 
 
 @examples(40)
-@given(pair=parallel(2), words=options("preprocess"), backend=st.sampled_from(list(toys.TINY)))
-def test_what_preprocess_takes_train_and_translate_take(pair: list[bytes], words: list[str], backend: str) -> None:
+@given(pair=parallel(2), words=options("preprocess"), backend=st.sampled_from(list(toys.TINY)), name=st.sampled_from(NAMES))
+def test_what_preprocess_takes_train_and_translate_take(pair: list[bytes], words: list[str], backend: str, name: bytes) -> None:
     with place() as folder:
         paths = [put(folder, name, text) for name, text in zip((b"-source", b"target \xe9"), pair, strict=True)]
-        data, run = folder / "data", folder / "run"
+        data, run = (folder / os.fsdecode(name + end) for end in (b"", b".run"))
         found = told("preprocess", *paths, "-o", data, *words)
         if found.code:
             assert names(folder) == {path.name for path in paths} and not found.out
@@ -448,39 +458,45 @@ def test_what_preprocess_takes_train_and_translate_take(pair: list[bytes], words
             answers.out.decode()
 
 
-SETTINGS = [
-    "backend",
-    "layers",
-    "heads",
-    "dropout",
-    "attention_dropout",
-    "tie_embeddings",
-    "start",
-    "positions",
-    "cell",
-    "attention",
-]
-SETTINGS = [
-    f"model.{key}" for key in [*SETTINGS, "context", "initial_state", "bidirectional", "width", "feed_forward", "embedding"]
-]
-SETTINGS += ["data.bpe_dropout", "train", "train.", ".", "", "model.nothing", "nothing.key", "train.metric", "train.schedule"]
-SETTINGS += [f"train.{key}" for key in ["learning_rate", "warmup", "label_smoothing", "clip_norm", "accumulate", "valid_every"]]
-SETTINGS += [
-    f"train.{key}" for key in ["save_every", "log_every", "keep_last", "patience", "teacher_forcing", "average_last", "precision"]
-]
+SETTINGS = {
+    "model.backend": "rnn transformer",
+    "model.layers": "1 2",
+    "model.width": "4 8",
+    "model.heads": "1 2 4",
+    "model.dropout model.attention_dropout data.bpe_dropout train.label_smoothing": "0 0.5 0.99",
+    "model.tie_embeddings model.bidirectional": "true false",
+    "model.start": "bos eos",
+    "model.cell": "rnn gru lstm",
+    "model.attention": "additive dot bilinear scaled-dot none",
+    "model.context": "initial every-step",
+    "model.initial_state": "zero learned",
+    "model.positions": "sinusoidal none",
+    "model.embedding model.feed_forward": NUMBERS,
+    "train.learning_rate train.clip_norm": "1e-9 0.1 1e9",
+    "train.warmup train.accumulate train.valid_every train.save_every train.log_every train.keep_last train.patience": NUMBERS,
+    "train.schedule": "constant inverse-sqrt linear cosine",
+    "train.metric": "nll bleu chrf",
+    "train.teacher_forcing": "0 0.5 1",
+    "train.precision": "float32 bfloat16",
+    "train train. . model.nothing nothing.key =": "",
+}
+"""Settings with some right values; last what is none."""
 
 
-def no_giant(words: Sequence[str]) -> bool:
-    """No --size but tiny: the others are real, and slow here."""
-    return not any(word in ("small", "base", "big") for word in words)
+@st.composite
+def assignments(draw: st.DrawFn) -> list[tuple[str, str]]:
+    """A few settings, the values mostly right ones."""
+    found = []
+    for keys, values in draw(st.lists(st.sampled_from(list(SETTINGS.items())), max_size=3)):
+        right = values.split() if draw(st.integers(0, 3)) else []
+        found.append((draw(st.sampled_from(keys.split())), draw(st.sampled_from(right) if right else VALUES)))
+    return found
 
 
 @examples(50)
 @given(
-    words=options("train").filter(no_giant),
-    chosen=st.lists(
-        st.tuples(st.sampled_from(SETTINGS), VALUES | st.sampled_from(["gru", "dot", "bos", "eos", "bleu"])), max_size=3
-    ),
+    words=options("train"),
+    chosen=assignments(),
 )
 def test_train_takes_or_refuses_any_setting(runs: dict[str, Path], words: list[str], chosen: list[tuple[str, str]]) -> None:
     with place() as folder:
@@ -501,9 +517,7 @@ def test_train_takes_or_refuses_any_setting(runs: dict[str, Path], words: list[s
 @given(
     content=st.binary(max_size=40)
     | st.text(max_size=40).map(str.encode)
-    | st.lists(st.tuples(st.sampled_from([*SETTINGS, "train.quiet", "translate.seed", "model"]), VALUES), max_size=3).map(
-        lambda found: "".join(f"{key} = {value}\n" for key, value in found).encode("utf-8", "surrogateescape")
-    ),
+    | assignments().map(lambda found: "".join(f"{key} = {value}\n" for key, value in found).encode("utf-8", "surrogateescape")),
     command=st.sampled_from(list(OPTIONS)),
 )
 def test_any_configuration_file_is_read_or_named(runs: dict[str, Path], content: bytes, command: str) -> None:
