@@ -60,7 +60,8 @@ def _flat(value: object, name: str) -> list[tuple[str, str]]:
 def parameters(path: Path) -> int:
     """Numbers in a tensor file, by its header alone."""
     try:
-        with safe_open(path, framework="np") as file:
+        # By descriptor: a name that is not UTF-8 is no name for safetensors.
+        with open(path, "rb") as stream, safe_open(f"/dev/fd/{stream.fileno()}", framework="np") as file:
             return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise NmtError(f"{path}: is damaged or not a safetensors file ({error})") from error

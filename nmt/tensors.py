@@ -52,7 +52,8 @@ def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
     if not path.is_file():
         raise NmtError(f"{path}: no such file; {HINT}")
     try:
-        with safe_open(path, framework="pt") as file:
+        # By descriptor: a name that is not UTF-8 is no name for safetensors.
+        with open(path, "rb") as stream, safe_open(f"/dev/fd/{stream.fileno()}", framework="pt") as file:
             claimed = (file.metadata() or {}).get("sha256")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:

@@ -3,12 +3,15 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nmt.data.files import new_directory
+from nmt.data.text import open_text
 from nmt.errors import NmtError, UsageError
 from nmt.outputs import Job, Layout, Traffic, kept, plan, unfinished
 from nmt.results import TextHypothesis, Translation
@@ -207,6 +210,21 @@ def test_a_full_disk_names_the_output_and_says_how_to_go_on(tmp_path: Path) -> N
     with pytest.raises(NmtError, match=r"out: cannot be written \(no space left on device\); .* --continue"):
         list(Traffic(jobs, "strict").write(full(), Layout()))
     assert kept(jobs)
+
+
+def test_a_full_disk_names_the_directory_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    wanted = rf"^{re.escape(str(tmp_path / 'data'))}: cannot be written \(no space left on device\)$"
+    with (
+        pytest.raises(NmtError, match=wanted),
+        new_directory(tmp_path / "data", False) as place,
+        open_text(place / "text") as writer,
+    ):
+        writer.write("a")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_line_is_named_by_its_file(inputs: list[str]) -> None:

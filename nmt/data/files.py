@@ -144,8 +144,10 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         sync(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if is_full(error):
-            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
+        # A file's own message names a place that is gone now.
+        cause = error.__context__ if isinstance(error, NmtError) else error
+        if cause is not None and is_full(cause):
+            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(cause)})") from None
         raise
 
 
