@@ -11,6 +11,7 @@ from nmt.data.files import read_json
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError
 from nmt.run import read_log
+from nmt.tensors import known_name
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -60,8 +61,7 @@ def _flat(value: object, name: str) -> list[tuple[str, str]]:
 def parameters(path: Path) -> int:
     """Numbers in a tensor file, by its header alone."""
     try:
-        # By descriptor: a name that is not UTF-8 is no name for safetensors.
-        with open(path, "rb") as stream, safe_open(f"/dev/fd/{stream.fileno()}", framework="np") as file:
+        with open(path, "rb") as stream, safe_open(known_name(path, stream), framework="np") as file:
             return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise NmtError(f"{path}: is damaged or not a safetensors file ({error})") from error

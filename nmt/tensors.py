@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -44,6 +45,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], owner: str) -> str:
     return checksum
 
 
+def known_name(path: Path, stream: BinaryIO) -> str:
+    """What safetensors can open the file by, which `stream` reads: a name that is not UTF-8 is none for it."""
+    name = os.fspath(path)
+    return name if _has_utf8(name) else f"/dev/fd/{stream.fileno()}"
+
+
+def _has_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
     """The tensors, on the CPU, and their checksum. NmtError for a file that is missing, damaged, or not `owner`'s.
 
@@ -52,8 +67,7 @@ def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
     if not path.is_file():
         raise NmtError(f"{path}: no such file; {HINT}")
     try:
-        # By descriptor: a name that is not UTF-8 is no name for safetensors.
-        with open(path, "rb") as stream, safe_open(f"/dev/fd/{stream.fileno()}", framework="pt") as file:
+        with open(path, "rb") as stream, safe_open(known_name(path, stream), framework="pt") as file:
             claimed = (file.metadata() or {}).get("sha256")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "nmt.breakdown": {"nmt.arrays", "nmt.doubts", "nmt.measures", "nmt.score", "nmt.workers"},
     "nmt.export": {"nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.errors", "nmt.vocab"},
     "nmt.engine": {"nmt.checkpoint", "nmt.export", "nmt.models.base", "nmt.search", "nmt.errors", "nmt.vocab"},
-    "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.errors"},
+    "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.tensors", "nmt.errors"},
     "nmt.outputs": {"nmt.alignment", "nmt.results", *TEXT},
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.limits", "nmt.vocab"},
     "nmt.alignment": {"nmt.vocab"},
