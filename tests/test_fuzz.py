@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from nmt.cli import main
@@ -435,6 +435,7 @@ def test_score_takes_or_refuses_any_text(runs: dict[str, Path], texts: list[byte
 
 @examples(40)
 @given(pair=parallel(2), words=options("preprocess"), backend=st.sampled_from(list(toys.TINY)), name=st.sampled_from(NAMES))
+@example(pair=[b"1 2\n3\n4\n"] * 2, words=["--valid-size=0"], backend="rnn", name=b"\xe9\xff")
 def test_what_preprocess_takes_train_and_translate_take(pair: list[bytes], words: list[str], backend: str, name: bytes) -> None:
     with place() as folder:
         paths = [put(folder, name, text) for name, text in zip((b"-source", b"target \xe9"), pair, strict=True)]
