@@ -67,8 +67,6 @@ def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[
 
 
 def _jobs(inputs: Sequence[str], output: str) -> list[Job]:
-    if not output:
-        raise NmtError("the name of the output is empty")
     if not (output.endswith(os.sep) or os.path.isdir(output)):
         check_output(output)
         return [Job(tuple(inputs), output)]

@@ -196,6 +196,7 @@ def bench(
             searches=searches,
             batch_tokens=batch_tokens or 4000,
             device=place,
+            # auto and float16 have been refused.
             precision="float32" if precision is None or precision == "auto" or precision == "float16" else precision,
         )
     print(dumps(found, ensure_ascii=False, indent=2) if format == "json" else "\n".join(as_text(found)))

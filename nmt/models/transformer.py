@@ -152,7 +152,7 @@ class SelfAttention(Heads):
     def step(self, x: Tensor, cache: Tensor, position: int, mask: Tensor | None) -> Tensor:
         """x (R, d) at `position`, which is written into cache (R, H, C, 2w); mask (1, C) of the positions so far -> (R, d)."""
         parts, size = self.inputs(x).view(len(x), self.heads, 3, -1), cache.shape[-1] // 2
-        fused = fitted(parts, -1, size).view(len(x), self.heads, 1, -1)
+        fused = fitted(parts, -1, size).view(len(x), self.heads, 1, -1)  # (R, H, 1, 3w): query, key, value, zeros after each
         cache[:, :, position : position + 1] = fused[..., size:]
         read = self.attend(fused[..., : parts.shape[-1]], cache[..., :size], cache[..., size:], mask)
         output: Tensor = self.output(read.reshape(x.shape))
