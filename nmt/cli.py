@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from nmt import ranks
 from nmt.commands import app
 from nmt.errors import NmtError, UsageError
 
@@ -39,10 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not word or re.fullmatch("--[^=]+=", word):
                 empty = word or f"the word after {before}"
                 raise UsageError(f"{empty} is empty: a variable of the shell that is not set?")
-        if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):  # of torchrun: all of them would write in one place
-            raise NmtError(
-                "WORLD_SIZE is above 1, and data-parallel training is not there yet: start one process, without torchrun"
-            )
         try:
             with command.make_context("nmt", words) as context:
                 command.invoke(context)
@@ -111,6 +108,8 @@ def _explain(error: Exception) -> int:
 
     # click's UsageError: some versions of typer have a click of their own, and do not export it.
     usage: Any = typer.BadParameter.__base__
+    if isinstance(error, usage | UsageError) and ranks.follows():
+        return 2  # all of them have this command line, and the first says it
     if isinstance(error, usage):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")  # typer's word for what is refused
         where = error.ctx.command_path if error.ctx else "nmt"

@@ -1,7 +1,8 @@
 """A network under training, and what an update is: batch, forward, loss, backward (for each micro-batch), clip, finite check, step.
 
 What random numbers an update sees is a function of (seed, step). Each micro-batch has dropout's random numbers of its own: but for
-these, how many an update is split into changes rounding only.
+these, how many an update is split into changes rounding only. Of several processes each has some of the micro-batches, and N of
+them with A each do what one does with N·A.
 """
 
 import math
@@ -21,6 +22,7 @@ from nmt.data.batching import Batch
 from nmt.data.seeds import Use, mixed
 from nmt.data.shards import Dataset
 from nmt.data.updates import Feed, Update
+from nmt.distributed import ALONE, Team
 from nmt.errors import NmtError
 from nmt.models import build
 from nmt.models.base import Seq2Seq, mixed_prefix
@@ -45,7 +47,7 @@ def initial(config: Config, source: int, target: int, shared: bool) -> Seq2Seq:
     return build(config.backend, config.model, source, target, shared)
 
 
-def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path) -> Feed:
+def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path, team: Team = ALONE) -> Feed:
     """The updates that `model` is trained with. Nothing is written but the files without names of BPE-dropout, in `directory`."""
     settings = config.train
     return Feed(
@@ -56,11 +58,13 @@ def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path) -> F
         config.data.bpe_dropout,
         settings.seed,
         directory=directory,
+        rank=team.rank,
+        size=team.size,
     )
 
 
 class Training:
-    """A network while it is trained, update by update, wherever these come from."""
+    """A network while it is trained, update by update, wherever these come from; in several processes the same at all times."""
 
     def __init__(
         self,
@@ -70,10 +74,11 @@ class Training:
         device: torch.device,
         precision: torch.dtype,
         compile: bool,
+        team: Team = ALONE,
     ) -> None:
         self.config, self.settings, self.console = config, config.train, console
         self.model, self.device, self.precision = model.train(), device, precision
-        self.compile = compile
+        self.compile, self.team = compile, team
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
         self.gradient: loss.Gradient = torch.compile(loss.gradient) if compile else loss.gradient
         settings = self.settings
@@ -91,25 +96,28 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         weight = self.scaler.scale(torch.full((), 1 / update.tokens, device=self.device))
         sums = loss.nothing(self.device)
-        for part, batch in enumerate(update.parts):
+        for part, batch in enumerate(update.parts, update.first):
             torch.manual_seed(mixed(Use.DROPOUT, settings.seed, state.step, part))
-            with memory(_work(state.step, batch)):
+            with memory(_work(state.step, [batch])):
                 moved = batch.to(self.device)
                 with self.autocast():
                     hidden = self.hidden(moved, part)
                 sums = sums + loss.backward(
                     self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight, self.gradient
                 )
+        figures = torch.stack((sums.loss, sums.nll))
+        self.team.add(figures)
+        self.team.add_gradients(self.model.parameters())
         self.scaler.unscale_(self.optimizer)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
-        total, nll, size = torch.stack((sums.loss, sums.nll, norm.double())).tolist()  # the one wait for the device in an update
+        total, nll, size = torch.cat((figures, norm.double()[None])).tolist()  # the one wait for the device in an update
         state.step += 1
         state.epoch, state.position = (state.epoch + 1, 0) if update.last else (state.epoch, state.position + 1)
         interval = state.interval
         if math.isfinite(total) and math.isfinite(size):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.rate()
-            with memory(_work(state.step - 1, update.parts[-1])):  # the first step makes the moments
+            with memory(_work(state.step - 1, update.parts[-1:])):  # the first step makes the moments
                 self.scaler.step(self.optimizer)
             interval.loss, interval.nll, interval.tokens = (
                 interval.loss + total,
@@ -128,7 +136,7 @@ class Training:
     def hidden(self, batch: Batch, part: int) -> Tensor:
         """What the decoder makes of true tokens, or with scheduled sampling of some that it predicted itself.
 
-        `batch` is micro-batch number `part` of the next update.
+        `batch` is micro-batch number `part` of the next update, counted over all processes.
         """
         share = self.teacher_forcing()
         if share == 1:
@@ -194,7 +202,8 @@ def memory(work: str, remedy: str = "raise --accumulate, or lower --batch-tokens
         raise NmtError(f"out of memory {work}: {remedy}") from error
 
 
-def _work(step: int, batch: Batch) -> str:
-    """An update and the shape of a batch, as messages name them."""
-    (pairs, source), target = batch.src.shape, batch.prefix.shape[1]
-    return f"in update {step + 1:,}, with {pairs} pairs of {source} source and {target} target positions at once"
+def _work(step: int, batches: list[Batch]) -> str:
+    """An update and the shapes of batches, as messages name them."""
+    sizes = [(*batch.src.shape, batch.prefix.shape[1]) for batch in batches]
+    told = (f", with {pairs} pairs of {source} source and {target} target positions at once" for pairs, source, target in sizes)
+    return f"in update {step + 1:,}{''.join(told)}"

@@ -152,16 +152,19 @@ def updates_an_epoch(dataset: Dataset, config: Config) -> int:
     return len(batches(dataset.train.lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0))
 
 
-def describe(dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype, updates: int) -> str:
+def describe(
+    dataset: Dataset, config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype, updates: int, processes: int
+) -> str:
     """What is about to be trained, on what, in one line; an epoch has so many `updates`."""
     number = sum(parameter.numel() for parameter in model.parameters())
     sizes = f"{len(dataset.source):,}" if dataset.shared else f"{len(dataset.source):,} and {len(dataset.target):,}"
     lengths = dataset.train.lengths
     number_of_threads = torch.get_num_threads()
     threads = f", {number_of_threads} thread{'s' if number_of_threads > 1 else ''}" if device.type == "cpu" else ""
+    where = f"{processes} processes, each on {device.type}" if processes > 1 else f"{device}"
     return (
         f"{config.backend}: {number:,} parameters, {sizes} subwords; {len(lengths):,} pairs, {int(lengths[:, 1].sum()):,} target "
-        f"tokens, {updates:,} updates an epoch; {device}, {str(precision).removeprefix('torch.')}{threads}"
+        f"tokens, {updates:,} updates an epoch; {where}, {str(precision).removeprefix('torch.')}{threads}"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import torch
 
 from nmt.errors import NmtError
-from nmt.workers import Crew, crew
+from nmt.workers import Crew, Hire, crew
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -67,16 +67,17 @@ def in_order(
     where: Callable[[int], str] = input_line,
     workers: int = 1,
     batches: int = 1,
+    hire: Hire = crew,
 ) -> Iterator[tuple[Item, list[Sentence[Result]]]]:
     """Each line's item and its sentences, with their results, in the order of the lines.
 
     `work` gets sentences of one size whose rows × width stay within `budget` (a single row may exceed it); or, if it makes
     `batches` > 1 of them by itself, that many batches' worth, of any sizes. It is given fewer where memory runs out, and runs in so
-    many `workers`. At most `most_lines` lines wait at a time. A None in `lines`
+    many `workers`, whom `hire` finds. At most `most_lines` lines wait at a time. A None in `lines`
     says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
     after all lines before it. `where` is how messages name a line by its number.
     """
-    hands = crew(partial(_within_memory, work), workers)
+    hands = hire(partial(within_memory, work), workers)
     try:
         yield from _in_order(iter(lines), hands, budget, most_lines, where, workers, batches)
     finally:
@@ -190,7 +191,7 @@ class TooLarge(Exception):
         self.subwords = subwords
 
 
-def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
+def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
     """`work(batch)`, in halves where memory does not suffice for the whole."""
     try:
         return work(batch)
@@ -203,7 +204,7 @@ def _within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(batch) // 2
-    return _within_memory(work, batch[:half]) + _within_memory(work, batch[half:])
+    return within_memory(work, batch[:half]) + within_memory(work, batch[half:])
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -8,8 +8,8 @@ import dataclasses
 import math
 import os
 import signal
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +22,8 @@ from nmt.config import Config
 from nmt.console import Console, rate, seconds
 from nmt.data.files import write_json
 from nmt.data.shards import Dataset
-from nmt.errors import NmtError, NotNumbersError
+from nmt.distributed import ALONE, Team
+from nmt.errors import NotNumbersError
 from nmt.learning import Training, feed, memory, new_network
 from nmt.models.base import Seq2Seq
 from nmt.preflight import begun_from, check, describe, examined, initialise, updates_an_epoch, vocabulary
@@ -54,42 +55,57 @@ def train(
     overwrite: bool = False,
     device: torch.device,
     compile: bool = False,
+    team: Team = ALONE,
 ) -> Result:
     """Trains the network that `config` describes and leaves it in `run`, the best by validation in `run` itself.
 
     SIGINT and SIGTERM end training after the update in progress, with a checkpoint; then the signal acts as it would have before.
+    Of several processes, those of `team`, each does its part of every update, on its own `device`; RUN and the data must be the
+    same files for all, and only the leader writes.
     Raises UsageError and NmtError for all that can be known before the first update, and NmtError when memory runs out or
     the loss is no longer a number; checkpoints that stand are kept then.
     """
-    precision = check(dataset, run, config, device, resume, init_from, overwrite)
-    data, report = examined(dataset, config)
-    with memory("for the network itself", "choose a smaller --size, or model.width"):
-        model = new_network(dataset, config).to(device)
-    if init_from is not None:
-        initialise(model, config, init_from, dataset)
-    validation = Validation.open(
-        dataset, math.ceil(config.train.batch_tokens / config.train.accumulate), config.train.valid_beam, device
-    )
+    with team.together():
+        precision = check(dataset, run, config, device, resume, init_from, overwrite)
+        data, report = examined(dataset, config)
+        with memory("for the network itself", "choose a smaller --size, or model.width"):
+            model = new_network(dataset, config).to(device)
+        if init_from is not None:
+            initialise(model, config, init_from, dataset)
+        budget = math.ceil(config.train.batch_tokens / config.train.accumulate / team.size)
+        validation = Validation.open(dataset, budget, config.train.valid_beam, device, team)
+    if any(other != (data, config) for other in team.gather((data, config))):
+        raise team.common("the processes of this training do not have the same data and settings: start all with one command")
     if validation is None:
         console.say(f"{dataset.path}: holds no pairs to validate with, so nothing is validated: the last model is the one kept")
-    with opened(run, resume, overwrite):  # what stood there is deleted only now that nothing was found wrong
-        newest = checkpoint.latest_checkpoint(run)
-        if resume:
-            init_from = begun_from(run, newest, config, dataset, data)
-            if init_from is not None and newest is None:
+    with ExitStack() as held:
+        newest = None
+        with team.together():
+            if team.leads:
+                held.enter_context(opened(run, resume, overwrite))  # deletes what stood there: nothing was found wrong
+                newest = checkpoint.latest_checkpoint(run)
+                if resume:
+                    init_from = begun_from(run, newest, config, dataset, data)
+        newest, init_from = team.share((newest, init_from))
+        with team.together():
+            if resume and init_from is not None and newest is None:
                 initialise(model, config, init_from, dataset)
-        place = os.path.relpath(os.path.realpath(dataset.path), os.path.realpath(run))  # the two may be moved together
-        begun = {"init_from": str(init_from) if init_from else None, "trained_on": place}
-        description = {**config.to_dict(), **vocabulary(dataset), **begun}
-        checkpoint.write_config(run, description, dataset.source, dataset.target)
-        write_json(run / REPORT, report)
-        training = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile)
-        training.begin(newest)
+            place = os.path.relpath(os.path.realpath(dataset.path), os.path.realpath(run))  # the two may be moved together
+            begun = {"init_from": str(init_from) if init_from else None, "trained_on": place}
+            description = {**config.to_dict(), **vocabulary(dataset), **begun}
+            if team.leads:
+                checkpoint.write_config(run, description, dataset.source, dataset.target)
+                write_json(run / REPORT, report)
+            training = _Run(dataset, data, run, config, description, console, model, validation, device, precision, compile, team)
+            training.begin(newest)
         return training.run()
 
 
 class _Run(Training):
-    """A training with its directory: begun or gone on with, logged, validated, saved, stopped."""
+    """A training with its directory: begun or gone on with, logged, validated, saved, stopped.
+
+    Of several processes all have the same weights and the same state after each step, and come to the same decisions.
+    """
 
     def __init__(
         self,
@@ -104,9 +120,10 @@ class _Run(Training):
         device: torch.device,
         precision: torch.dtype,
         compile: bool,
+        team: Team,
     ) -> None:
-        super().__init__(config, console, model, device, precision, compile)
-        self.dataset, self.feed = dataset, feed(dataset, config, model, directory=run)
+        super().__init__(config, console, model, device, precision, compile, team)
+        self.dataset, self.feed = dataset, feed(dataset, config, model, run, team)
         self.data, self.path, self.description, self.validation = data, run, description, validation
         self.updates_an_epoch = updates_an_epoch(dataset, config)
         self.began = seconds()
@@ -119,16 +136,25 @@ class _Run(Training):
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
-            self.log = Log(self.path / LOG, kept["log"], self.board())
+            self.log = self.opened_log(kept["log"])
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
-            self.log = Log(self.path / LOG, 0, self.board())
-            self.save()
-        facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch)
+            self.log = self.opened_log(0)
+            if self.team.leads:
+                self.save()
+        facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch, self.team.size)
         self.console.say(describe(*facts))
 
-    def board(self) -> Board | None:
-        return Board(self.path, self.state.step) if self.settings.tensorboard else None
+    def opened_log(self, size: int) -> Log | None:
+        """The log, of which so many bytes are kept; None where another process writes it."""
+        if not self.team.leads:
+            return None
+        return Log(self.path / LOG, size, Board(self.path, self.state.step) if self.settings.tensorboard else None)
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """A line of the log."""
+        if self.log is not None:
+            self.log.write(event)
 
     def run(self) -> Result:
         """The loop."""
@@ -140,7 +166,7 @@ class _Run(Training):
             deferred(self.console.say) as caught,
             progress as shown,
         ):
-            while (reason := self.stop_reason()) is None and not caught:
+            while not (signalled := self.signalled(caught)) and (reason := self.stop_reason()) is None:
                 began = seconds()
                 self.update(next(coming))
                 state.interval.seconds += seconds() - began  # the wait for data is part of an update
@@ -152,19 +178,24 @@ class _Run(Training):
                     self.validate(self.validation, lambda _: shown.advance(0, "validating"))
                 due = due or state.step % settings.save_every == 0
                 if due and not state.bad:  # else it is made up for once updates are no longer skipped
-                    self.save()
+                    self.team.lead(self.save)
                     due = False
             if not state.bad:
-                self.save()
-        if caught:
+                self.team.lead(self.save)
+            signalled = signalled or self.signalled(caught)
+        if signalled:
             again = f", from {checkpoint.latest_checkpoint(self.path)}: the updates since were skipped" if state.bad else ""
-            name = signal.Signals(caught[0]).name
+            name = signal.Signals(signalled).name
             self.console.say(f"stopped by {name} after update {state.step:,}; go on with --resume{again}")
-            signal.raise_signal(caught[0])
+            signal.raise_signal(signalled)
         if state.finished != [state.step, settings.average_last]:
             self.finish()
         self.console.say(f"ended after update {state.step:,}: {reason}; the model is in {self.path}{self.best()}")
         return Result(self.path, state.step, str(reason), state.best_score, state.best_step)
+
+    def signalled(self, caught: Sequence[int]) -> int:
+        """The signal that has come to one of the processes, of those `caught` in each; 0 where none has."""
+        return self.team.most(caught[0] if caught else 0)[0]
 
     @property
     def most_updates(self) -> int | None:
@@ -190,7 +221,7 @@ class _Run(Training):
         return None if self.settings.max_minutes is None else self.began + 60 * self.settings.max_minutes
 
     def skip(self) -> None:
-        self.log.write({"event": "skipped", "step": self.state.step, "in_a_row": self.state.bad + 1})
+        self.note({"event": "skipped", "step": self.state.step, "in_a_row": self.state.bad + 1})
         super().skip()
 
     def diverged(self, what: str) -> NoReturn:
@@ -202,13 +233,13 @@ class _Run(Training):
         again = (
             f"the last good model is {good}: begin another run with --init-from {good} and" if good else "begin another run with"
         )
-        raise NmtError(f"{what}: the training in {self.path} has diverged; {again} {self.remedy()}")
+        raise self.team.common(f"{what}: the training in {self.path} has diverged; {again} {self.remedy()}")
 
     def log_interval(self) -> None:
         state, report = self.state, self.state.interval.report()
         epoch = state.epoch + (state.position > 0)  # counted from 1 for people
         state.seconds = seconds() - self.began
-        self.log.write(
+        self.note(
             {
                 "event": "train",
                 "step": state.step,
@@ -242,9 +273,9 @@ class _Run(Training):
             state.waited += 1
         if improved:
             state.best_score, state.best_step = scores[metric], state.step
-            self.keep()
+            self.team.lead(self.keep)
         details = {"best": improved, "beam": validation.beam, "seconds": seconds() - began}
-        self.log.write({"event": event, "step": state.step, **scores, **details})
+        self.note({"event": event, "step": state.step, **scores, **details})
         told = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         self.console.say(f"{event} after update {state.step:,}: {told}{' (best)' if improved else ''}")
 
@@ -280,7 +311,7 @@ class _Run(Training):
         """The state as a checkpoint holds it."""
         self.state.scaler = self.scaler.state_dict()
         self.state.seconds = seconds() - self.began
-        return {**dataclasses.asdict(self.state), "data": self.data, "log": self.log.size()}
+        return {**dataclasses.asdict(self.state), "data": self.data, "log": self.log.size() if self.log else 0}
 
     def keep(self) -> None:
         """The model as it is becomes the run's."""
@@ -295,16 +326,16 @@ class _Run(Training):
                 self.log_interval()  # and kept: a run that goes on logs the whole interval in its turn
             if self.validation is not None and state.validated != state.step:
                 self.validate(self.validation, shown.advance, count=False)
-            members = checkpoint.checkpoints(self.path)[-last:] if last else []
+            members = self.team.share(checkpoint.checkpoints(self.path)[-last:] if last else [])
             if members:
                 checkpoint.assign(self.model, checkpoint.mean(members))
             if self.validation is None and (members or not state.bad):
-                self.keep()
+                self.team.lead(self.keep)
             elif self.validation is not None and members:
                 self.validate(self.validation, shown.advance, event="average", count=False)
         if not state.bad:  # else there is no checkpoint of this step: a resumed run comes here once more, the same way
             state.finished = [state.step, last]
-            checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept())
+            self.team.lead(lambda: checkpoint.rewrite_state(checkpoint.checkpoints(self.path)[-1], self.kept()))
 
     def stop_reason(self) -> str | None:
         """Why no other update is to follow; None while one is."""
@@ -313,7 +344,7 @@ class _Run(Training):
             return f"{settings.max_steps:,} updates are done"
         if settings.max_epochs is not None and state.epoch >= settings.max_epochs:
             return f"{settings.max_epochs:,} epochs are done"
-        if self.until is not None and seconds() >= self.until:
+        if self.until is not None and any(self.team.most(seconds() >= self.until)):  # for all at the same update
             return f"{settings.max_minutes:g} minutes are over"
         if settings.patience and state.waited >= settings.patience:
             return f"no better {settings.metric} in {state.waited} validations"

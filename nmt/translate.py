@@ -32,8 +32,9 @@ from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
 from nmt.search.base import Hypothesis, Search
 from nmt.search.pool import LEAST_WIDTH
-from nmt.stream import Sentence, in_order, input_line
+from nmt.stream import Sentence, in_order, input_line, within_memory
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
+from nmt.workers import Hire, crew
 
 EXTRA_LENGTH = 50
 """Target subwords more than the source has, where no limit is given (Vaswani et al. 2017, section 6.1)."""
@@ -118,7 +119,7 @@ class Translator:
         workers: int = 1,
     ) -> None:
         """`cache=False` decodes the whole prefix again at each step: slow, and a check of the cache. `workers` is how many
-        processes share the batches.
+        processes, forked from this one, share the batches.
 
         The models are moved to `device`, and put into evaluation mode whenever they run: who trains on, calls `train()`.
         """
@@ -128,6 +129,7 @@ class Translator:
         self._source = source
         self._target = target
         self._workers = workers
+        self._hire: Hire = crew
 
     @classmethod
     def load(
@@ -167,6 +169,14 @@ class Translator:
         except ValueError as error:
             raise NmtError(f"{path} and {', '.join(map(str, ensemble))}: {error}") from error
 
+    def employ(self, hire: Hire, workers: int) -> None:
+        """From now on the batches are shared by so many `workers` of another kind; each does `work`."""
+        self._workers, self._hire = workers, hire
+
+    def work(self, options: Options) -> Callable[[list[Sentence[_Found]]], list[_Found]]:
+        """What a worker does with a batch, in a process that leads nobody."""
+        return partial(within_memory, partial(self._search, options=options))
+
     def translate(
         self,
         lines: Iterable[str | None],
@@ -188,13 +198,12 @@ class Translator:
         if options.attention:
             self._check_attention()
 
-        def work(batch: list[Sentence[_Found]]) -> list[_Found]:
-            return self._search(batch, options)
-
         parts = self._sentences(lines, options, prefixes, where)
         # One line at a time has all threads; of several batches, each has one.
-        workers = 1 if options.batch_lines == 1 or options.search.own_threads else self._workers
-        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers, BATCHES)
+        alone = options.batch_lines == 1 or (options.search.own_threads and self._hire is crew)
+        workers = 1 if alone else self._workers
+        work = partial(self._search, options=options)
+        lines_in_order = in_order(parts, work, options.batch_tokens, options.batch_lines, where, workers, BATCHES, self._hire)
         return (self._translation(overlong, sentences, options) for overlong, sentences in lines_in_order)
 
     def log_probs(self, pairs: Iterable[tuple[str, str]], batch_tokens: int = 4000) -> Iterator[ForcedScore]:

@@ -13,6 +13,7 @@ from nmt import loss
 from nmt.data.batching import batches, collate
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
+from nmt.distributed import ALONE, Team
 from nmt.errors import NmtError, NotNumbersError
 from nmt.models.base import Seq2Seq
 from nmt.score import validation_scores
@@ -44,9 +45,11 @@ class Validation:
     device: torch.device
     source: list[str]
     reference: list[str]
+    team: Team
+    """Of these processes each does its part; all have the same scores in the end."""
 
     @classmethod
-    def open(cls, dataset: Dataset, budget: int, beam: int, device: torch.device) -> "Validation | None":
+    def open(cls, dataset: Dataset, budget: int, beam: int, device: torch.device, team: Team = ALONE) -> "Validation | None":
         """None where the data has no validation set, or one without a pair within training's limits. NmtError for one that is
         damaged, or that cannot be scored.
 
@@ -61,7 +64,7 @@ class Validation:
                 "run nmt preprocess again"
             )
         choose_tokenizer(None, dataset.languages[1])  # says now, not after hours, that one is not installed
-        return cls(dataset, max(budget, int(dataset.valid.lengths.max())), beam, device, source, reference)
+        return cls(dataset, max(budget, int(dataset.valid.lengths.max())), beam, device, source, reference, team)
 
     def __call__(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
         """nll, ppl and accuracy per target token, `</s>` included; bleu and chrf of the translation. Leaves the mode as it was.
@@ -79,21 +82,31 @@ class Validation:
     def _forced(self, model: Seq2Seq) -> dict[str, float]:
         data = self.dataset.valid
         total = loss.nothing(self.device)
-        for indices in batches(data.lengths, self.budget, seed=0, epoch=0):
+        for indices in batches(data.lengths, self.budget, seed=0, epoch=0)[self.team.rank :: self.team.size]:
             batch = collate(data, np.sort(indices), model.start_token).to(self.device)
             hidden = model(batch.src, batch.src_lengths, batch.prefix)
             total = total + loss.evaluate(model.logits, hidden, batch.target, batch.tokens, smoothing=0.0)
-        nll = float(total.nll) / total.tokens
+        figures = torch.stack((total.nll, total.correct))
+        self.team.add(figures)
+        tokens = int(data.lengths[:, 1].sum())
+        nll, accuracy = (figures / tokens).tolist()
         if not math.isfinite(nll):
             raise NotNumbersError("the nll is not a finite number")
-        return {"nll": nll, "ppl": math.exp(nll) if nll < 700 else math.inf, "accuracy": float(total.correct) / total.tokens}
+        return {"nll": nll, "ppl": math.exp(nll) if nll < 700 else math.inf, "accuracy": accuracy}
 
     def _translated(self, model: Seq2Seq, advance: Callable[[int], None]) -> dict[str, float]:
         translator = Translator([model], self.dataset.source, self.dataset.target, self.device)
-        hypotheses = []
-        for translation in translator.translate(self.source, Options(Beam(self.beam))):
-            hypotheses.append(translation.text)
-            advance(1)
+        team, texts = self.team, list[str]()
+        own = range(team.rank, len(self.source), team.size)
+        with team.together():
+            for line, found in zip(
+                own, translator.translate([self.source[line] for line in own], Options(Beam(self.beam))), strict=True
+            ):
+                texts.append(found.text)
+                advance(min(team.size, len(self.source) - line))
+        hypotheses = [""] * len(self.source)
+        for rank, part in enumerate(team.gather(texts)):
+            hypotheses[rank :: team.size] = part
         bleu, chrf = validation_scores(hypotheses, self.reference, self.dataset.languages[1])
         return {"bleu": bleu, "chrf": chrf}
 

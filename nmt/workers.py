@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from nmt.errors import NmtError
 
@@ -46,6 +46,12 @@ class Crew(ABC, Generic[Batch, Results]):
     @abstractmethod
     def dismiss(self) -> None:
         """Nobody works on, whatever was given."""
+
+
+class Hire(Protocol):
+    """Makes a crew of so many out of a work, which each of them does by itself."""
+
+    def __call__(self, work: Callable[[Batch], Results], count: int, /) -> Crew[Batch, Results]: ...
 
 
 class Alone(Crew[Batch, Results]):

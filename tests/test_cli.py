@@ -407,11 +407,3 @@ def test_lines_may_have_fewer_references(capsys: pytest.CaptureFixture[str], tmp
     assert "1 line has fewer references than 2" in told
     rows = out(capsys, "score", hypothesis, first, "-r", first, "-r", second, "--sentence", "-m", "chrf", "-m", "ter", "-q")
     assert rows == "100.00\t0.00\t100.00\t0.00\n" + rows.splitlines()[1] + "\n" and rows.splitlines()[1].count("\t") == 3
-
-
-def test_several_processes_for_one_command_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    code, told = refused(capsys, "train", "data", "-o", "run")
-    assert code == 1 and "data-parallel training is not there yet" in told
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert "no such directory" in refused(capsys, "train", "data", "-o", "run")[1]

@@ -13,7 +13,9 @@ FILES = {"nmt.data.files", "nmt.errors"}
 MAY_IMPORT = {
     "nmt": {"nmt.translate", "nmt.results", "nmt.errors"},
     "nmt.__main__": {"nmt.cli"},
-    "nmt.cli": {"nmt.commands", "nmt.console", "nmt.errors"},
+    "nmt.cli": {"nmt.commands", "nmt.console", "nmt.errors", "nmt.ranks"},
+    "nmt.ranks": {"nmt.errors"},
+    "nmt.distributed": {"nmt.device", "nmt.errors", "nmt.ranks", "nmt.workers"},
     "nmt.commands": EVERYTHING,
     "nmt.completion": {"nmt.data.files"},
     "nmt.options": {"nmt.completion", "nmt.config", "nmt.errors", "nmt.limits", "nmt.models"},
@@ -70,6 +72,7 @@ MAY_IMPORT = {
     "nmt.preflight": {"nmt.board", "nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {
         "nmt.data",
+        "nmt.distributed",
         "nmt.loss",
         "nmt.models",
         "nmt.score",
@@ -84,6 +87,7 @@ MAY_IMPORT = {
             "nmt.config",
             "nmt.console",
             "nmt.data",
+            "nmt.distributed",
             "nmt.errors",
             "nmt.loss",
             "nmt.models",
@@ -98,7 +102,7 @@ MAY_IMPORT = {
     "nmt.device": {"nmt.errors", "nmt.limits", "nmt.models"},
     "nmt.translate": {
         *("nmt.alignment", "nmt.checkpoint", "nmt.data", "nmt.device", "nmt.models", "nmt.results", "nmt.search", "nmt.stream"),
-        *("nmt.errors", "nmt.vocab"),
+        *("nmt.errors", "nmt.vocab", "nmt.workers"),
     },
     "nmt.data": {"nmt.data", "nmt.errors", "nmt.vocab"},
     "nmt.models": {
@@ -211,7 +215,7 @@ def test_only_the_console_and_the_entry_read_clock_and_environment() -> None:
         if imports(tree) & {"time", "datetime"}
         or any(isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") for node in ast.walk(tree))
     }
-    assert readers <= {"nmt.console", "nmt.cli", "nmt.distributed"}
+    assert readers <= {"nmt.console", "nmt.cli", "nmt.ranks", "nmt.distributed"}
 
 
 def test_no_backend_and_no_strategy_is_asked_what_it_is() -> None:

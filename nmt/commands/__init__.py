@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 import nmt
+from nmt import ranks
 from nmt.commands import judge, make, measure, show, use
+from nmt.errors import UsageError
 from nmt.options import option
 
 app = typer.Typer(
@@ -26,13 +28,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.", metavar=""),
     ] = False,
     debug: Annotated[bool, option("Show the traceback of an error.", "--debug")] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand not in ("train", "translate") and ranks.size() > 1:
+        raise UsageError(f"{context.invoked_subcommand} works in one process: start it without torchrun, or unset WORLD_SIZE")
 
 
 app.command(

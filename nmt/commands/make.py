@@ -191,26 +191,31 @@ def train(
     from nmt.allocator import keep_freed_memory
     from nmt.console import Console
     from nmt.data.shards import Dataset
-    from nmt.device import choose_device, set_threads
+    from nmt.device import set_threads
+    from nmt.distributed import joined
     from nmt.preflight import compiled, settings_of
     from nmt.train import train as run
 
-    place = choose_device(device)
-    set_threads(threads)
-    keep_freed_memory()
-    dataset = Dataset.open(Path(data))
-    settings = resolved(settings_of(Path(output)) if resume else None)
-    run(
-        dataset,
-        Path(output),
-        settings,
-        Console(quiet),
-        resume=resume,
-        init_from=Path(init_from) if init_from else None,
-        overwrite=overwrite,
-        device=place,
-        compile=compiled(settings, place, compile),
-    )
+    with joined("begin all of them again, with --resume") as team:
+        with team.together():
+            place = team.device(device)
+            set_threads(threads)
+            keep_freed_memory()
+            dataset = Dataset.open(Path(data))
+            settings = resolved(settings_of(Path(output)) if resume else None)
+        team.connect(place)
+        run(
+            dataset,
+            Path(output),
+            settings,
+            Console(quiet or not team.leads),
+            resume=resume,
+            init_from=Path(init_from) if init_from else None,
+            overwrite=overwrite,
+            device=place,
+            compile=compiled(settings, place, compile),
+            team=team,
+        )
 
 
 def average(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from nmt import ranks
 from nmt.errors import UsageError
 from nmt.options import (
     COMMON,
@@ -147,7 +148,7 @@ def translate(
     from nmt.data.text import check_counts, check_inputs, display, read_lines
     from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
 
-    console = Console(quiet, output)
+    console = Console(quiet or ranks.rank() > 0, output)
     inputs = inputs or ["-"]
     if n_best > 1 and format == "text":
         raise UsageError("--n-best above 1 needs --format jsonl: as text each line in gives one line out")
@@ -174,19 +175,23 @@ def translate(
             raise UsageError(f"--engine ctranslate2 has no {' and no '.join(missing)}; leave that out, or the engine")
     if attention is not None:
         make_directory(attention)
-    check_inputs(*inputs, *([] if prefix is None else [prefix]))
-    jobs = plan(inputs, output, prefix)
-    if continue_:
-        jobs = unfinished(jobs, n_best, format == "jsonl")
-        done = sum(job.done for job in jobs)
-        if not jobs:
-            console.say(f"{output} is whole already")
-        elif done:
-            console.say(f"{done:,} line{' is' if done == 1 else 's are'} done already")
-    if not jobs:
-        return
+    leads = ranks.rank() == 0  # of several processes the first reads and writes; the others need to reach the model only
+    jobs = []
+    if leads:
+        check_inputs(*inputs, *([] if prefix is None else [prefix]))
+        jobs = plan(inputs, output, prefix)
+        if continue_:
+            jobs = unfinished(jobs, n_best, format == "jsonl")
+            done = sum(job.done for job in jobs)
+            if not jobs:
+                console.say(f"{output} is whole already")
+            elif done:
+                console.say(f"{done:,} line{' is' if done == 1 else 's are'} done already")
+        if not jobs and ranks.size() == 1:
+            return
 
     from nmt.allocator import keep_freed_memory
+    from nmt.distributed import FOR_EVER, joined
     from nmt.results import Statistics
     from nmt.search import STRATEGIES
     from nmt.stream import arriving
@@ -212,32 +217,42 @@ def translate(
     if prefix is not None and repeatable(prefix) and not traffic.streaming:
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
-    translator = Translator.load(model, ensemble or (), device, threads, not no_cache, precision if engine == "nmt" else "float32")
-    if engine == "ctranslate2":
-        from nmt.engine import CTranslate2
+    with joined("finished lines are kept, go on with --continue", FOR_EVER) as team:
+        with team.together():
+            place = str(team.device(device))
+            translator = Translator.load(
+                model, ensemble or (), place, threads, not no_cache, precision if engine == "nmt" else "float32"
+            )
+            if engine == "ctranslate2":
+                from nmt.engine import CTranslate2
 
-        size = beam_size if search == "beam" else 1
-        other = CTranslate2.load(Path(model), size, options.positions(), translator.device, precision)
-        options = replace(options, search=other)
-    lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
-    prefixes = None if prefix is None else read_lines(prefix, errors)
-    statistics = Statistics()
-    unseen: set[str] = set()
-    translations = translator.translate(lines, options, prefixes, traffic.place)
-    try:
-        with console.progress("translating", "lines", traffic.total()) as progress:
-            for translation in traffic.write(translations, Layout(format == "jsonl", scores, alignments)):
-                statistics.add(translation)
-                if attention is not None:
-                    picture = os.path.join(attention, f"line-{statistics.lines:06}.{attention_format}")
-                    unseen.update(_draw(translation, picture))
-                    if statistics.lines == MANY_PICTURES + 1:
-                        console.warn(f"--attention has drawn {MANY_PICTURES:,} lines, and draws all that follow")
-                progress.advance()
-    except (KeyboardInterrupt, SystemExit):
-        if resumable and kept(jobs):
-            console.warn("finished lines are kept, go on with --continue")
-        raise
+                size = beam_size if search == "beam" else 1
+                other = CTranslate2.load(Path(model), size, options.positions(), translator.device, precision)
+                options = replace(options, search=other)
+        if not team.leads:
+            team.serve(translator.work(options))
+            return
+        if team.size > 1:
+            translator.employ(team.crew, team.size)
+        lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
+        prefixes = None if prefix is None else read_lines(prefix, errors)
+        statistics = Statistics()
+        unseen: set[str] = set()
+        translations = translator.translate(lines, options, prefixes, traffic.place)
+        try:
+            with console.progress("translating", "lines", traffic.total()) as progress:
+                for translation in traffic.write(translations, Layout(format == "jsonl", scores, alignments)):
+                    statistics.add(translation)
+                    if attention is not None:
+                        picture = os.path.join(attention, f"line-{statistics.lines:06}.{attention_format}")
+                        unseen.update(_draw(translation, picture))
+                        if statistics.lines == MANY_PICTURES + 1:
+                            console.warn(f"--attention has drawn {MANY_PICTURES:,} lines, and draws all that follow")
+                    progress.advance()
+        except (KeyboardInterrupt, SystemExit):
+            if resumable and kept(jobs):
+                console.warn("finished lines are kept, go on with --continue")
+            raise
     for message in statistics.messages():
         console.warn(message)
     if unseen and attention_format == "png":  # in an SVG text stays text, and the viewer may have other fonts

@@ -12,7 +12,10 @@ from nmt.data.shards import Dataset
 
 @dataclass(frozen=True)
 class Update:
-    """The pairs of one update, as its micro-batches; none of these is empty."""
+    """The pairs of one update, as its micro-batches; none of these is empty.
+
+    Of several processes each has its own micro-batches, maybe none, and the numbers are those of all of them.
+    """
 
     parts: list[Batch]
     tokens: int
@@ -23,6 +26,8 @@ class Update:
     """All positions of both sides."""
     last: bool
     """Whether it ends its epoch."""
+    first: int = 0
+    """The number of the first of `parts` among the micro-batches of all processes."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,14 @@ class Feed:
     batch_tokens: int
     """The budget of an update."""
     accumulate: int
-    """Micro-batches that an update is split into."""
+    """Micro-batches that an update is split into, in each process."""
     bpe_dropout: float
     seed: int
     directory: Path
     """Holds the temporary files of BPE-dropout."""
+    rank: int = 0
+    size: int = 1
+    """Which of how many processes this is: all have the same updates, and each its own part of every one."""
 
     def updates(self, epoch: int, position: int) -> Generator[Update, None, None]:
         """From update `position` of `epoch` on. The next one is made, by another thread, while one is used."""
@@ -59,13 +67,15 @@ class Feed:
                 data = resampled(data, cutters, self.batch_tokens, seed=self.seed, epoch=epoch, directory=self.directory)
             lengths = data.lengths
             order = batches(lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+            first = self.rank * self.accumulate
             for number in range(position, len(order)):
-                parts = [part for part in split(order[number], lengths, self.accumulate) if len(part)]
+                parts = [part for part in split(order[number], lengths, self.size * self.accumulate) if len(part)]
                 yield Update(
-                    parts=[collate(data, part, self.start_token) for part in parts],
+                    parts=[collate(data, part, self.start_token) for part in parts[first : first + self.accumulate]],
                     tokens=int(lengths[order[number], 1].sum()),
                     real=int(lengths[order[number]].sum()),
                     padded=sum(len(part) * int(lengths[part].max(axis=0).sum()) for part in parts),
                     last=number == len(order) - 1,
+                    first=first,
                 )
             epoch, position = epoch + 1, 0
