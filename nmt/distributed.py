@@ -4,6 +4,7 @@ One of them leads: it alone writes, logs and speaks. The others are told what it
 """
 
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ LONGEST = timedelta(minutes=30)
 """What one may keep the others waiting, as by a save to a slow disk. One that dies is noticed at once."""
 
 FOR_EVER = timedelta(days=365)
+SLOW = 10
+"""Seconds after which one says that it waits for others to start."""
 
 
 class GoneError(NmtError):
@@ -228,21 +231,28 @@ class _Crew(Crew[Batch, Results]):
 
 
 @contextmanager
-def joined(remedy: str, patience: timedelta = LONGEST) -> Iterator[Team]:
+def joined(remedy: str, say: Callable[[str], None], patience: timedelta = LONGEST) -> Iterator[Team]:
     """The processes that were started together with this one, found by what torchrun says in the environment; ALONE without any.
 
-    `remedy` says what to do when one is lost, `patience` is how long one waits for another. Raises NmtError where they do not meet.
+    `remedy` says what to do when one is lost, `patience` is how long one waits for another, and `say` tells who looks on where that
+    is long in the beginning. Raises NmtError where they do not meet.
     """
     size, rank = ranks.size(), ranks.rank()
     if size == 1:
         yield ALONE
         return
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # of who waits here for one that has failed already
+    # One that is not there may never come, and Python would see no signal before it did.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    waiting = threading.Timer(SLOW, say, [f"waiting for all {size} processes, of which this is number {rank}"])
+    waiting.start()
     try:
         dist.init_process_group("gloo", timeout=patience)
     except (RuntimeError, ValueError) as error:
         raise NmtError(f"the {size} processes do not find each other: {str(error).splitlines()[0]}") from error
-    signal.signal(signal.SIGTERM, before)
+    finally:
+        waiting.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
     team = Team(rank, size, remedy)
     with team._telling():
         yield team

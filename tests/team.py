@@ -33,14 +33,19 @@ def team(
 
     `stdin` is the file that the first of them reads there.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as place:
         processes = [_fork(rank, size, port, [str(word) for word in words], Path(place), before, stdin) for rank in range(size)]
         codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
         texts = [[Path(place, f"{rank}.{name}").read_text() for name in ("out", "err")] for rank in range(size)]
     return [End(code, *text) for code, text in zip(codes, texts, strict=True)]
+
+
+def free_port() -> int:
+    """One that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _fork(

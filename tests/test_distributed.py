@@ -19,8 +19,8 @@ from nmt.data.updates import Update
 from nmt.learning import Training
 from nmt.translate import Translator
 from tests import toys
-from tests.command_line import refused, text
-from tests.team import End, team
+from tests.command_line import next_line, refused, text
+from tests.team import End, free_port, team
 from tests.toys import TINY, config, dataset, events, reversed_digits, run
 
 LOST = "processes has ended or does not answer"
@@ -356,6 +356,17 @@ def test_an_environment_that_makes_no_sense_is_named(
         assert code in (1, 2) and any(name in told for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR"))
 
 
+def test_who_waits_for_others_says_so_and_can_be_stopped(data: Dataset, tmp_path: Path) -> None:
+    program = "import sys, nmt.distributed as d; d.SLOW = 0.1; from nmt.cli import main; main(sys.argv[1:])"
+    environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, "-c", program, *map(str, training(data, tmp_path / "run"))]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        assert next_line(process.stderr) == b"waiting for all 2 processes, of which this is number 0\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == -signal.SIGINT
+    assert not (tmp_path / "run").exists()
+
+
 def test_torchrun_itself(data: Dataset, tmp_path: Path) -> None:
     """The launcher that users type: training, then translation of a pipe, each in two processes."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "nmt"]
@@ -371,3 +382,13 @@ def test_torchrun_itself(data: Dataset, tmp_path: Path) -> None:
     found = launched("translate", tmp_path / "run", "--device", "cpu", "-q", stdin=source.encode())
     translator = Translator.load(tmp_path / "run", device="cpu", threads=1)
     assert found.decode() == "".join(f"{each.text}\n" for each in translator.translate(source.splitlines()))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_each_process_has_a_gpu_of_its_own(data: Dataset, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "nmt"]
+    words = [*training(data, tmp_path / "two"), "--device", "cuda", "--precision", "float32", "--no-compile"]
+    subprocess.run([*launcher, *map(str, words)], check=True)
+    one = training(data, tmp_path / "one", accumulate=2)
+    assert main([*map(str, one), "--device", "cuda", "--precision", "float32", "--no-compile"]) == 0
+    assert curve(tmp_path / "two") == pytest.approx(curve(tmp_path / "one"), rel=1e-4)

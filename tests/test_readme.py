@@ -22,6 +22,8 @@ ONE_UPDATE = "--seconds 0 --warmup 0 --set model.layers=1 --set model.width=16 -
 INSTALLED = {
     "nmt": f'[ "$1" != train ] || set -- "$@" {FEW_UPDATES}\n[ "$1 $2" != "bench data" ] || set -- "$@" {ONE_UPDATE}\n'
     f'exec "{sys.executable}" -m nmt "$@"',
+    "torchrun": f'[ "$5" != train ] || set -- "$@" {FEW_UPDATES}\n'
+    f'exec "{sys.executable}" -m torch.distributed.run --standalone "$@"',
     "python": f'exec "{sys.executable}" "$@" --size 300 --held-out 12',
 }
 """What pip puts there."""
@@ -32,7 +34,7 @@ MACHINE = {
 """What a machine has."""
 ENVIRONMENT = {
     # The commands of the page need the packages of [recipes] too.
-    "pip": "case \"$*\" in 'install '*'.[recipes]') cp ready/nmt ready/python .venv/bin ;; *) exit 1 ;; esac",
+    "pip": "case \"$*\" in 'install '*'.[recipes]') cp ready/nmt ready/torchrun ready/python .venv/bin ;; *) exit 1 ;; esac",
     "activate": 'PATH="$PWD/.venv/bin:$PATH"',
 }
 """What is in an environment from the first."""
@@ -66,6 +68,7 @@ def test_every_command_runs_in_the_order_of_the_page(shell: tuple[Path, dict[str
     assert done.returncode == 0, done.stdout + done.stderr
     # What the page says that there will be.
     assert (folder / "test.out").read_text(encoding="utf-8").count("\n") == 12
+    assert (folder / "shared.out").read_text(encoding="utf-8").count("\n") == 12
     assert (folder / "both.jsonl").read_text(encoding="utf-8").count("\n") == 36
     assert list((folder / "pictures").iterdir())
     for block in blocks("python"):

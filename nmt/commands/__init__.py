@@ -42,7 +42,10 @@ def common(
 app.command(
     epilog="Example: nmt preprocess train.en train.de -o data --valid-source dev.en --valid-target dev.de --vocab-size 8000"
 )(make.preprocess)
-app.command(epilog="Example: nmt train data -o run --size small --max-epochs 20 --set train.learning_rate=1e-3")(make.train)
+app.command(
+    epilog="Example: nmt train data -o run --size small --max-epochs 20 --set train.learning_rate=1e-3. On 4 GPUs: torchrun "
+    "--nproc-per-node 4 -m nmt train data -o run"
+)(make.train)
 app.command(epilog="Example: nmt translate run test.en -o test.out --beam-size 4 --length-penalty 0.6")(use.translate)
 app.command(epilog="Example: nmt score test.out -r test.de -m bleu -m chrf")(judge.score)
 app.command(epilog="Example: nmt logprob run test.en test.de")(use.logprob)

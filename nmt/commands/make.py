@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nmt import ranks
 from nmt.errors import UsageError
 from nmt.limits import MOST_SUBWORDS, MOST_THREADS
 from nmt.options import (
@@ -196,7 +197,8 @@ def train(
     from nmt.preflight import compiled, settings_of
     from nmt.train import train as run
 
-    with joined("begin all of them again, with --resume") as team:
+    console = Console(quiet or ranks.rank() > 0)
+    with joined("begin all of them again, with --resume", console.say) as team:
         with team.together():
             place = team.device(device)
             set_threads(threads)
@@ -208,7 +210,7 @@ def train(
             dataset,
             Path(output),
             settings,
-            Console(quiet or not team.leads),
+            console,
             resume=resume,
             init_from=Path(init_from) if init_from else None,
             overwrite=overwrite,

@@ -217,7 +217,7 @@ def translate(
     if prefix is not None and repeatable(prefix) and not traffic.streaming:
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
-    with joined("finished lines are kept, go on with --continue", FOR_EVER) as team:
+    with joined("finished lines are kept, go on with --continue", console.say, FOR_EVER) as team:
         with team.together():
             place = str(team.device(device))
             translator = Translator.load(
