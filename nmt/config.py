@@ -252,9 +252,11 @@ def read_toml(path: str) -> Layer:
     def refuse(line: int) -> None:
         raise NmtError(f"{path}, line {line}: is not valid UTF-8, which TOML must be; convert the file")
 
-    text = "\n".join(read_lines(path, "replace", refuse))
+    text = "".join(f"{line}\n" for line in read_lines(path, "replace", refuse))
     try:
         tables = tomllib.loads(text)
+    except RecursionError:
+        raise NmtError(f"{path}: not valid TOML: nested too deeply") from None
     except ValueError as error:  # also for an integer of thousands of digits
         raise NmtError(f"{path}: not valid TOML: {_lower(str(error))}") from error
     for name, table in tables.items():
@@ -348,7 +350,7 @@ def _check_range(
 def _parse_value(text: str) -> object:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except ValueError:  # also for an integer of thousands of digits
+    except (ValueError, RecursionError):  # also for an integer of thousands of digits
         parsed = {}
     if len(parsed) == 1:
         return parsed["value"]

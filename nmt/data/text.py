@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nmt.data.files import beside, is_full, reason, sync
+from nmt.data.files import beside, check_name, is_full, reason, sync
 from nmt.errors import NmtError, UsageError
 
 Errors = Literal["strict", "replace"]
@@ -176,8 +176,8 @@ def check_inputs(*paths: str | os.PathLike[str]) -> None:
 
 
 def _stream(status: os.stat_result) -> tuple[int, int] | None:
-    """What identifies a pipe, socket or terminal; None for what can be read again."""
-    again = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    """What identifies a pipe, socket or terminal; None for what can be read again, as /dev/null, the empty file."""
+    again = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode) or os.path.samestat(status, os.stat(os.devnull))
     return None if again else (status.st_dev, status.st_ino)
 
 
@@ -230,6 +230,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
         return
     if not name:
         raise NmtError("the name of the output is empty")
+    check_name(name)
     if os.path.isdir(name):
         raise NmtError(f"{name}: is a directory, not a file")
     if not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
