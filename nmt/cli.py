@@ -44,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "WORLD_SIZE is above 1, and data-parallel training is not there yet: start one process, without torchrun"
             )
         try:
+            os.getcwd()
+        except FileNotFoundError:  # what libraries make of it ends the process
+            raise NmtError("the working directory is there no more: go to another one") from None
+        try:
             with command.make_context("nmt", words) as context:
                 command.invoke(context)
         except typer.Exit as done:

@@ -33,6 +33,11 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def shown(path: str | os.PathLike[str]) -> str:
+    """A name as data can hold it, whatever the locale: UTF-8, with other bytes as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def sibling(target: Path, before: str, after: str) -> Path:
     """The name of `target` with something before and after it; a digest in its place where that would be too long for a name."""
     name = f"{before}{target.name}{after}"
