@@ -102,10 +102,9 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
         with open(path, "rb", buffering=0) as raw:
             if os.fspath(path).endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
-                    yield unzipped.read1
+                    yield _some(unzipped)
             elif os.fspath(path).endswith(".xz"):
-                with lzma.LZMAFile(raw) as unxzed:
-                    yield unxzed.read1
+                yield _unxzed(raw)
             else:
                 yield _patient(raw)
     except FileNotFoundError:
@@ -116,6 +115,40 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
         raise NmtError(f"{name}: truncated or corrupt archive ({str(error).rstrip('.').lower()}); copy it again") from None
     except OSError as error:
         raise NmtError(f"{name}: cannot be read ({reason(error)})") from None
+
+
+def _some(unzipped: gzip.GzipFile) -> Callable[[int], bytes]:
+    """`unzipped.read1`. EOFError where there is not even a header: no archive is of no bytes, but a truncated one may be."""
+
+    def read(size: int) -> bytes:
+        data = unzipped.read1(size)
+        if not data and unzipped.mtime is None:
+            raise EOFError("no header")
+        return data
+
+    return read
+
+
+def _unxzed(raw: io.RawIOBase) -> Callable[[int], bytes]:
+    """What .xz streams, one after the other, hold. lzma.LZMAFile would take a damaged second one for the end of the file."""
+    more, unpack = _patient(raw), lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def read(size: int) -> bytes:
+        nonlocal unpack
+        while True:
+            packed = b""
+            if unpack.eof:
+                packed = unpack.unused_data
+                while not packed.strip(b"\0"):  # which may stand between streams
+                    if not (packed := more(BLOCK)):
+                        return b""
+                packed, unpack = packed.lstrip(b"\0"), lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif unpack.needs_input and not (packed := more(BLOCK)):
+                raise EOFError("it ends before its end marker")
+            if data := unpack.decompress(packed, size):
+                return data
+
+    return read
 
 
 def _stdin_reader(buffer: Any) -> Callable[[int], bytes]:
