@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmt.alignment import pharaoh
-from nmt.data.files import is_full, reason, sibling, sync
-from nmt.data.text import Errors, TextWriter, check_output, display, open_text, read_lines, rereadable
+from nmt.data.files import check_writable, is_full, reason, sibling, sync
+from nmt.data.text import Errors, TextWriter, check_output, display, is_stream, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 
@@ -92,8 +92,7 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise NmtError(f"{path}: cannot be made ({reason(error)})") from None
-    if not os.access(path, os.W_OK):
-        raise NmtError(f"{path}: cannot be written (permission denied)")
+    check_writable(path, path)
 
 
 def repeatable(path: str) -> bool:
@@ -163,14 +162,9 @@ def _partial(output: str) -> Path:
     return sibling(Path(os.path.realpath(output)), "", PARTIAL)
 
 
-def _is_file(output: str) -> bool:
-    """Whether it is a file or will be one: no pipe, no device."""
-    return os.path.isfile(output) or not os.path.exists(output)
-
-
 def _keeps(output: str) -> bool:
     """Whether a stopped job leaves its finished lines: pipes and compressed files cannot be gone on with."""
-    return output != "-" and not output.endswith((".gz", ".xz")) and _is_file(output)
+    return output != "-" and not output.endswith((".gz", ".xz")) and not is_stream(output)
 
 
 @contextmanager

@@ -51,6 +51,13 @@ def beside(target: Path) -> Path:
     return sibling(target, ".", f".{os.getpid()}.partial")
 
 
+def check_writable(place: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """NmtError that names `path` where nothing can be written into `place`."""
+    if not os.access(place, os.W_OK):
+        fixed = os.statvfs(place).f_flag & os.ST_RDONLY
+        raise NmtError(f"{os.fspath(path)}: cannot be written ({'read-only file system' if fixed else 'permission denied'})")
+
+
 def check_name(path: str | os.PathLike[str]) -> None:
     """NmtError where nothing can have this name: it is too long, a link to itself, in a directory that may not be searched."""
     try:

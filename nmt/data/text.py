@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import select
 import stat
 import sys
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nmt.data.files import beside, check_name, is_full, reason, sync
+from nmt.data.files import beside, check_name, check_writable, is_full, reason, sync
 from nmt.errors import NmtError, UsageError
 
 Errors = Literal["strict", "replace"]
@@ -254,6 +255,17 @@ class TextWriter:
         self._stream.flush()
 
 
+def _descriptor(name: str) -> int | None:
+    """The number of an open descriptor that `name` is, as /dev/stdout: what stands behind it was opened, and begun, by others."""
+    named = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(named[1]) if named else {"/dev/stdout": 1, "/dev/stderr": 2}.get(name)
+
+
+def is_stream(name: str) -> bool:
+    """Whether an output is written straight: a pipe, a device, what another program has opened; no file with a place."""
+    return _descriptor(name) is not None or (os.path.exists(name) and not os.path.isfile(name))
+
+
 def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
     """Refuse now what `open_text` would refuse later."""
     name = os.fspath(path)
@@ -266,16 +278,14 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
     check_name(name)
     if os.path.isdir(name):
         raise NmtError(f"{name}: is a directory, not a file")
-    if not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
+    straight = is_stream(name)
+    if not straight and not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
         raise NmtError(f"{name}: exists already; give --overwrite to replace it")
     # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
-    straight = os.path.exists(name) and not os.path.isfile(name)
     place = name if straight else os.path.dirname(os.path.realpath(name))
-    if not os.path.isdir(place) and not straight:
-        raise NmtError(f"{name}: cannot be written (no directory {place})")
-    if not os.access(place, os.W_OK):
-        fixed = os.statvfs(place).f_flag & os.ST_RDONLY
-        raise NmtError(f"{name}: cannot be written ({'read-only file system' if fixed else 'permission denied'})")
+    if not os.path.exists(place) or not (straight or os.path.isdir(place)):
+        raise NmtError(f"{name}: cannot be written ({'not open' if straight else f'no directory {place}'})")
+    check_writable(place, name)
 
 
 @contextmanager
@@ -307,10 +317,12 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
         return
     check_output(path, overwrite)
     target = Path(os.path.realpath(name))
-    straight = os.path.exists(name) and not os.path.isfile(name)  # not `target`: /dev/stdout's, say pipe:[1], opens nothing
-    written = Path(name) if straight else beside(target)
+    straight, descriptor = is_stream(name), _descriptor(name)
+    written = beside(target)
+    # To open a descriptor's file anew would empty it, and write at its beginning.
+    place = os.dup(descriptor) if descriptor is not None else name if straight else written
     try:
-        stream = open(written, "wb")  # noqa: SIM115  closed below; here only its own errors are told
+        stream = open(place, "wb")  # noqa: SIM115  closed below; here only its own errors are told
     except OSError as error:
         raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
     try:
