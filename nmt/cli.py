@@ -57,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head -1`: end as SIGPIPE would
         _give_up_stdout()
         return 128 + signal.SIGPIPE
+    except SystemExit as ended:  # rich makes this of it
+        if isinstance(ended.__context__, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        raise
     except (KeyboardInterrupt, typer.Abort):
         _give_up_stdout()
         return 128 + signal.SIGINT

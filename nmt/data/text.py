@@ -269,9 +269,9 @@ def is_stream(name: str) -> bool:
 def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
     """Refuse now what `open_text` would refuse later."""
     name = os.fspath(path)
+    if sys.stdout is None and (name == "-" or _descriptor(name) == 1):
+        raise NmtError("standard output is closed")
     if name == "-":
-        if sys.stdout is None:
-            raise NmtError("standard output is closed")
         return
     if not name:
         raise NmtError("the name of the output is empty")
