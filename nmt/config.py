@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import math
 import re
+import sys
 import tomllib
 import types
 import typing
@@ -296,7 +297,7 @@ def convert(value: object, kind: Any, name: str, where: str) -> Any:
             if any(value == choice and type(value) is type(choice) for choice in typing.get_args(option)):
                 return value
         elif option is float:
-            if type(value) in (int, float) and math.isfinite(typing.cast(float, value)):
+            if type(value) in (int, float) and abs(typing.cast(float, value)) <= sys.float_info.max:
                 return float(typing.cast(float, value))
         elif typing.get_origin(option) is list:
             if isinstance(value, list):
