@@ -41,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 empty = word or f"the word after {before}"
                 raise UsageError(f"{empty} is empty: a variable of the shell that is not set?")
         try:
+            os.getcwd()
+        except FileNotFoundError:  # what libraries make of it ends the process
+            raise NmtError("the working directory is there no more: go to another one") from None
+        try:
             with command.make_context("nmt", words) as context:
                 command.invoke(context)
         except typer.Exit as done:
@@ -50,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head -1`: end as SIGPIPE would
         _give_up_stdout()
         return 128 + signal.SIGPIPE
+    except SystemExit as ended:  # rich makes this of it
+        if isinstance(ended.__context__, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        raise
     except (KeyboardInterrupt, typer.Abort):
         _give_up_stdout()
         return 128 + signal.SIGINT

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import math
 import re
+import sys
 import tomllib
 import types
 import typing
@@ -252,9 +253,11 @@ def read_toml(path: str) -> Layer:
     def refuse(line: int) -> None:
         raise NmtError(f"{path}, line {line}: is not valid UTF-8, which TOML must be; convert the file")
 
-    text = "\n".join(read_lines(path, "replace", refuse))
+    text = "".join(f"{line}\n" for line in read_lines(path, "replace", refuse))
     try:
         tables = tomllib.loads(text)
+    except RecursionError:
+        raise NmtError(f"{path}: not valid TOML: nested too deeply") from None
     except ValueError as error:  # also for an integer of thousands of digits
         raise NmtError(f"{path}: not valid TOML: {_lower(str(error))}") from error
     for name, table in tables.items():
@@ -294,7 +297,7 @@ def convert(value: object, kind: Any, name: str, where: str) -> Any:
             if any(value == choice and type(value) is type(choice) for choice in typing.get_args(option)):
                 return value
         elif option is float:
-            if type(value) in (int, float) and math.isfinite(typing.cast(float, value)):
+            if type(value) in (int, float) and abs(typing.cast(float, value)) <= sys.float_info.max:
                 return float(typing.cast(float, value))
         elif typing.get_origin(option) is list:
             if isinstance(value, list):
@@ -348,7 +351,7 @@ def _check_range(
 def _parse_value(text: str) -> object:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except ValueError:  # also for an integer of thousands of digits
+    except (ValueError, RecursionError):  # also for an integer of thousands of digits
         parsed = {}
     if len(parsed) == 1:
         return parsed["value"]

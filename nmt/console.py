@@ -5,8 +5,9 @@ Bars are drawn only where stderr is a terminal; elsewhere progress is a plain li
 
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.cells import cell_len
 from rich.console import Console as RichConsole
@@ -91,7 +92,8 @@ class Console:
             yield Progress(self, label, unit, total, start, until, speed, bar)
 
     def _print(self, line: str) -> None:
-        self._rich.print(line, markup=False, soft_wrap=True)
+        with heard_or_not():
+            self._rich.print(one_line(line), markup=False, soft_wrap=True)
 
 
 class Progress:
@@ -151,7 +153,26 @@ def layout(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "
     return lines
 
 
+@contextmanager
+def heard_or_not() -> Iterator[None]:
+    """No work is lost because stderr, say a log on a full disk, takes no more words; where its reader went away it ends."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
+
+
+def one_line(message: str) -> str:
+    """`message` with what would break its line, rule the terminal, or has no UTF-8 (of names, mostly) shown escaped."""
+    with suppress(UnicodeError):
+        message = message.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")  # a name in the locale "C"
+    unfit = {each for each in message if unicodedata.category(each) in ("Cc", "Zl", "Zp", "Cs")}
+    return message.translate({ord(each): each.encode("unicode_escape").decode() for each in unfit})
+
+
 def fail(message: str) -> None:
-    """The one line that ends a command that cannot go on. Line breaks and lone surrogates in names are shown escaped."""
-    line = f"nmt: error: {message}".replace("\r", "\\r").replace("\n", "\\n")
-    print(line.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
+    """The one line that ends a command that cannot go on."""
+    with heard_or_not():
+        print(one_line(f"nmt: error: {message}"), file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, check_vocabularies, checkpoints, read_config, read_state
-from nmt.data.files import read_json
+from nmt.data.files import read_json, shown
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError
 from nmt.run import read_log
@@ -26,10 +26,10 @@ def describe(path: Path) -> dict[str, Any]:
     config = read_json(path / CONFIG)
     if isinstance(config, dict) and config.get("kind") == "data":
         data = Dataset.open(path)  # checks what it opens
-        return {"path": str(path), **data.config}
+        return {"path": shown(path), **data.config}
     config = read_config(path)
     check_vocabularies(path, config)
-    found: dict[str, Any] = {"path": str(path), "kind": "model", **config}
+    found: dict[str, Any] = {"path": shown(path), "kind": "model", **config}
     if (path / WEIGHTS).is_file():
         found["parameters"] = parameters(path / WEIGHTS)
     elif not (path / CHECKPOINTS).is_dir():  # a run has them when it has validated

@@ -83,6 +83,7 @@ def _defaults_from_file(context: typer.Context, path: str | None) -> str | None:
                 )
             if key in found:
                 converted = convert(value, found[key].type, f"{table}.{key}", where)
+                found[key].check(converted, f"{where}: {table}.{key}")
                 values[found[key].parameter] = not converted if found[key].opposite else converted
     context.obj, context.default_map = replace(layer, tables={**layer.tables, **rest}), values
     return path
@@ -102,6 +103,15 @@ class Default:
     type: Any
     opposite: bool
     """The key says the opposite of the parameter: no_compile."""
+    least: float | None
+    most: float | None
+
+    def check(self, value: Any, name: str) -> None:
+        """UsageError where a value is out of bounds: the parser would not tell the file."""
+        if value is not None and self.least is not None and value < self.least:
+            raise UsageError(f"{name} must be at least {self.least}, not {value}")
+        if value is not None and self.most is not None and value > self.most:
+            raise UsageError(f"{name} must be at most {self.most}, not {value}")
 
 
 def defaults(context: typer.Context) -> dict[str, Default]:
@@ -112,8 +122,9 @@ def defaults(context: typer.Context) -> dict[str, Default]:
         if each.param_type_name == "option" and each.name in hints and each.name not in NOT_IN_FILES:
             for spelling in (*each.opts, *each.secondary_opts):
                 if spelling.startswith("--"):
-                    kind = typing.get_args(hints[each.name])[0]
-                    found[spelling[2:].replace("-", "_")] = Default(each.name, kind, spelling in each.secondary_opts)
+                    kind, told = typing.get_args(hints[each.name])[:2]
+                    opposite = spelling in each.secondary_opts
+                    found[spelling[2:].replace("-", "_")] = Default(each.name, kind, opposite, told.min, told.max)
     return found
 
 

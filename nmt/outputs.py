@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmt.alignment import pharaoh
-from nmt.data.files import is_full, reason, sync
-from nmt.data.text import Errors, TextWriter, check_output, display, open_text, read_lines, rereadable
+from nmt.data.files import check_writable, is_full, reason, sibling, sync
+from nmt.data.text import Errors, TextWriter, check_output, display, is_stream, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
 from nmt.results import Translation
 
@@ -79,6 +79,7 @@ def _jobs(inputs: Sequence[str], output: str) -> list[Job]:
     make_directory(output)
     jobs = [Job((path,), os.path.join(output, name)) for path, name in zip(inputs, names, strict=True)]
     for job in jobs:
+        check_output(job.output)
         for path in inputs:
             if os.path.exists(job.output) and os.path.samefile(path, job.output):
                 raise UsageError(f"{path} would be replaced by its own translation: give --output another directory")
@@ -91,8 +92,7 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise NmtError(f"{path}: cannot be made ({reason(error)})") from None
-    if not os.access(path, os.W_OK):
-        raise NmtError(f"{path}: cannot be written (permission denied)")
+    check_writable(path, path)
 
 
 def repeatable(path: str) -> bool:
@@ -152,24 +152,19 @@ def _place(row: bytes) -> tuple[object, object] | None:
     """Line and rank in a row of JSON; None where it is none of ours."""
     try:
         found = json.loads(row)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return (found.get("line"), found.get("rank")) if isinstance(found, dict) else None
 
 
 def _partial(output: str) -> Path:
     """Where an output is written until it is whole; a name that nobody gives to a file of their own, so none is lost."""
-    return Path(f"{os.path.realpath(output)}{PARTIAL}")
-
-
-def _is_file(output: str) -> bool:
-    """Whether it is a file or will be one: no pipe, no device."""
-    return os.path.isfile(output) or not os.path.exists(output)
+    return sibling(Path(os.path.realpath(output)), "", PARTIAL)
 
 
 def _keeps(output: str) -> bool:
     """Whether a stopped job leaves its finished lines: pipes and compressed files cannot be gone on with."""
-    return output != "-" and not output.endswith((".gz", ".xz")) and _is_file(output)
+    return output != "-" and not output.endswith((".gz", ".xz")) and not is_stream(output)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from nmt.data.encode import Encoder, Split, write_train, write_valid
 from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, write_json
 from nmt.data.report import Report, SideStatistics
 from nmt.data.shards import CONTENT, FORMAT
-from nmt.data.subword import LONGEST_LINE, Kind, Normalization, Recipe, Subword, Trained, train_subword
+from nmt.data.subword import LONGEST_LINE, Kind, Normalization, NoTextError, Recipe, Subword, Trained, train_subword
 from nmt.data.text import Errors, check_inputs
 from nmt.errors import NmtError, UsageError
 from nmt.limits import MOST_COUNTED, MOST_SUBWORDS, MOST_THREADS
@@ -297,7 +297,13 @@ def _train_vocabulary(corpus: Corpus, survey: Survey, reserved: set[int], option
                     yield from lines(pair)
                     progress.advance()
 
-            result = train_subword(text(), recipe, name)
+            try:
+                result = train_subword(text(), recipe, name)
+            except NoTextError as error:
+                raise NmtError(
+                    f"{corpus.source.name} and {corpus.target.name}: no pairs left of {survey.read:,}: {error}, "
+                    "there are only characters that are no text, and lines too long for it"
+                ) from None
         if len(result.subword) < options.vocab_size:
             voice.warn(f"{name}: {len(result.subword):,} subwords are the most that the text supports, not {options.vocab_size:,}")
         if result.skipped:

@@ -3,7 +3,6 @@
 numpy and the rest are imported inside the command, so that `--help` answers at once.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from json import dumps
 from pathlib import Path
@@ -91,6 +90,7 @@ def score(
     from nmt import score as scoring
     from nmt.breakdown import breakdown as break_down
     from nmt.console import Console, replaced
+    from nmt.data.files import shown
     from nmt.data.text import check_inputs, check_output, open_text, read_lines
     from nmt.scoreboard import as_json, as_text, by_sentence, of_breakdown
 
@@ -127,7 +127,7 @@ def score(
     if fewer:
         lines_have = "line has" if fewer == 1 else "lines have"
         console.warn(f"{fewer:,} {lines_have} fewer references than {len(reference)}: an empty one among several is none")
-    names = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in hypotheses]  # whatever the locale
+    names = [shown(path) for path in hypotheses]
     how = (metrics, tokenize, lowercase, target_lang)
     as_they_are = format == "json"
     if breakdown:

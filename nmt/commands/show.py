@@ -63,6 +63,8 @@ def report(
 
 def _names(paths: list[str]) -> list[str]:
     """The ends of the paths: as short as tells them apart, whatever the locale."""
+    from nmt.data.files import shown
+
     parts = [Path(os.path.abspath(path)).parts for path in paths]
     depth = next((depth for depth in range(1, max(map(len, parts))) if len({part[-depth:] for part in parts}) == len(parts)), 1)
-    return [os.fsencode(os.path.join(*part[-depth:])).decode("utf-8", "backslashreplace") for part in parts]
+    return [shown(os.path.join(*part[-depth:])) for part in parts]

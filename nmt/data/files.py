@@ -24,15 +24,48 @@ WRITTEN = {
 }
 """The names of all files of a directory of each kind; whatever else stands in one, nmt did not put there."""
 
+LONGEST_NAME = 255
+"""Bytes, on the usual file systems."""
+
 
 def reason(error: OSError) -> str:
     """The system's words for an error, without number and path."""
     return (error.strerror or str(error)).lower()
 
 
+def shown(path: str | os.PathLike[str]) -> str:
+    """A name as data can hold it, whatever the locale: UTF-8, with other bytes as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def sibling(target: Path, before: str, after: str) -> Path:
+    """The name of `target` with something before and after it; a digest in its place where that would be too long for a name."""
+    name = f"{before}{target.name}{after}"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = f"{before}{hashlib.sha256(os.fsencode(target.name)).hexdigest()}{after}"
+    return target.parent / name
+
+
 def beside(target: Path) -> Path:
     """A hidden sibling that no other process uses."""
-    return target.parent / f".{target.name}.{os.getpid()}.partial"
+    return sibling(target, ".", f".{os.getpid()}.partial")
+
+
+def check_writable(place: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """NmtError that names `path` where nothing can be written into `place`."""
+    if not os.access(place, os.W_OK):
+        fixed = os.statvfs(place).f_flag & os.ST_RDONLY
+        raise NmtError(f"{os.fspath(path)}: cannot be written ({'read-only file system' if fixed else 'permission denied'})")
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """NmtError where nothing can have this name: it is too long, a link to itself, in a directory that may not be searched."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # may be made, or the parent is what is wrong with it
+    except OSError as error:
+        raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
 
 
 def sync(path: Path) -> None:
@@ -85,6 +118,7 @@ def check_directory(path: str | os.PathLike[str], overwrite: bool, inputs: Itera
     Nor may it be where it holds one of `inputs`, which would be gone with it, a run's checkpoints, or anything that nmt does not
     write into such a directory.
     """
+    check_name(path)
     target = Path(path)
     if target.is_symlink() and not target.exists():
         raise NmtError(f"{target}: is a link to nothing")
@@ -135,7 +169,7 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
             sync(Path(parent))
         check_directory(path, overwrite)
         if target.exists():
-            replaced = partial.with_suffix(".replaced")
+            replaced = partial.with_suffix(".old")
             os.rename(target, replaced)
             os.rename(partial, target)
             shutil.rmtree(replaced)
@@ -186,3 +220,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise NmtError(f"{os.fspath(path)}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
     except UnicodeDecodeError:
         raise NmtError(f"{os.fspath(path)}: not valid JSON (not UTF-8)") from None
+    except RecursionError:
+        raise NmtError(f"{os.fspath(path)}: not valid JSON (nested too deeply)") from None
+    except ValueError:
+        raise NmtError(f"{os.fspath(path)}: not valid JSON (a number of too many digits)") from None

@@ -22,6 +22,11 @@ from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 Kind = Literal["bpe", "unigram", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nfkc", "identity"]
 
+
+class NoTextError(NmtError):
+    """Normalisation leaves nothing of any line: who knows where they come from can say more."""
+
+
 LONGEST_LINE = 16_384
 """Bytes of the longest line that the trainer looks at; a word of 65,536 would end it."""
 
@@ -210,7 +215,7 @@ def train_subword(lines: Iterable[str], recipe: Recipe, name: str) -> Trained:
         if needed := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
             raise _too_small(recipe, name, int(needed[1])) from None
         if "sentences_.empty()" in str(error) or "all_chars_count" in str(error):
-            raise NmtError(f"{name}: no text to train a subword model on") from None
+            raise NoTextError(f"{name}: no text to train a subword model on") from None
         raise NmtError(f"{name}: the subword model cannot be trained ({error})") from None
     subword = Subword(model.getvalue(), name)
     if len(subword) > recipe.vocab_size:

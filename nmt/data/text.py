@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import select
 import stat
 import sys
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from nmt.data.files import beside, is_full, reason, sync
+from nmt.data.files import beside, check_name, check_writable, is_full, reason, sync
 from nmt.errors import NmtError, UsageError
 
 Errors = Literal["strict", "replace"]
@@ -102,10 +103,9 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
         with open(path, "rb", buffering=0) as raw:
             if os.fspath(path).endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw) as unzipped:
-                    yield unzipped.read1
+                    yield _some(unzipped)
             elif os.fspath(path).endswith(".xz"):
-                with lzma.LZMAFile(raw) as unxzed:
-                    yield unxzed.read1
+                yield _unxzed(raw)
             else:
                 yield _patient(raw)
     except FileNotFoundError:
@@ -116,6 +116,40 @@ def open_bytes(path: str | os.PathLike[str], name: str) -> Iterator[Callable[[in
         raise NmtError(f"{name}: truncated or corrupt archive ({str(error).rstrip('.').lower()}); copy it again") from None
     except OSError as error:
         raise NmtError(f"{name}: cannot be read ({reason(error)})") from None
+
+
+def _some(unzipped: gzip.GzipFile) -> Callable[[int], bytes]:
+    """`unzipped.read1`. EOFError where there is not even a header: no archive is of no bytes, but a truncated one may be."""
+
+    def read(size: int) -> bytes:
+        data = unzipped.read1(size)
+        if not data and unzipped.mtime is None:
+            raise EOFError("no header")
+        return data
+
+    return read
+
+
+def _unxzed(raw: io.RawIOBase) -> Callable[[int], bytes]:
+    """What .xz streams, one after the other, hold. lzma.LZMAFile would take a damaged second one for the end of the file."""
+    more, unpack = _patient(raw), lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def read(size: int) -> bytes:
+        nonlocal unpack
+        while True:
+            packed = b""
+            if unpack.eof:
+                packed = unpack.unused_data
+                while not packed.strip(b"\0"):  # which may stand between streams
+                    if not (packed := more(BLOCK)):
+                        return b""
+                packed, unpack = packed.lstrip(b"\0"), lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif unpack.needs_input and not (packed := more(BLOCK)):
+                raise EOFError("it ends before its end marker")
+            if data := unpack.decompress(packed, size):
+                return data
+
+    return read
 
 
 def _stdin_reader(buffer: Any) -> Callable[[int], bytes]:
@@ -176,8 +210,8 @@ def check_inputs(*paths: str | os.PathLike[str]) -> None:
 
 
 def _stream(status: os.stat_result) -> tuple[int, int] | None:
-    """What identifies a pipe, socket or terminal; None for what can be read again."""
-    again = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    """What identifies a pipe, socket or terminal; None for what can be read again, as /dev/null, the empty file."""
+    again = stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode) or os.path.samestat(status, os.stat(os.devnull))
     return None if again else (status.st_dev, status.st_ino)
 
 
@@ -221,27 +255,37 @@ class TextWriter:
         self._stream.flush()
 
 
+def _descriptor(name: str) -> int | None:
+    """The number of an open descriptor that `name` is, as /dev/stdout: what stands behind it was opened, and begun, by others."""
+    named = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(named[1]) if named else {"/dev/stdout": 1, "/dev/stderr": 2}.get(name)
+
+
+def is_stream(name: str) -> bool:
+    """Whether an output is written straight: a pipe, a device, what another program has opened; no file with a place."""
+    return _descriptor(name) is not None or (os.path.exists(name) and not os.path.isfile(name))
+
+
 def check_output(path: str | os.PathLike[str], overwrite: bool = True) -> None:
     """Refuse now what `open_text` would refuse later."""
     name = os.fspath(path)
+    if sys.stdout is None and (name == "-" or _descriptor(name) == 1):
+        raise NmtError("standard output is closed")
     if name == "-":
-        if sys.stdout is None:
-            raise NmtError("standard output is closed")
         return
     if not name:
         raise NmtError("the name of the output is empty")
+    check_name(name)
     if os.path.isdir(name):
         raise NmtError(f"{name}: is a directory, not a file")
-    if not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
+    straight = is_stream(name)
+    if not straight and not overwrite and os.path.isfile(name):  # a pipe or a device loses nothing
         raise NmtError(f"{name}: exists already; give --overwrite to replace it")
     # A file is written beside its place; a pipe or a device is opened itself, whatever directory it stands in.
-    straight = os.path.exists(name) and not os.path.isfile(name)
     place = name if straight else os.path.dirname(os.path.realpath(name))
-    if not os.path.isdir(place) and not straight:
-        raise NmtError(f"{name}: cannot be written (no directory {place})")
-    if not os.access(place, os.W_OK):
-        fixed = os.statvfs(place).f_flag & os.ST_RDONLY
-        raise NmtError(f"{name}: cannot be written ({'read-only file system' if fixed else 'permission denied'})")
+    if not os.path.exists(place) or not (straight or os.path.isdir(place)):
+        raise NmtError(f"{name}: cannot be written ({'not open' if straight else f'no directory {place}'})")
+    check_writable(place, name)
 
 
 @contextmanager
@@ -273,10 +317,12 @@ def open_text(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
         return
     check_output(path, overwrite)
     target = Path(os.path.realpath(name))
-    straight = os.path.exists(name) and not os.path.isfile(name)  # not `target`: /dev/stdout's, say pipe:[1], opens nothing
-    written = Path(name) if straight else beside(target)
+    straight, descriptor = is_stream(name), _descriptor(name)
+    written = beside(target)
+    # To open a descriptor's file anew would empty it, and write at its beginning.
+    place = os.dup(descriptor) if descriptor is not None else name if straight else written
     try:
-        stream = open(written, "wb")  # noqa: SIM115  closed below; here only its own errors are told
+        stream = open(place, "wb")  # noqa: SIM115  closed below; here only its own errors are told
     except OSError as error:
         raise NmtError(f"{name}: cannot be written ({reason(error)})") from None
     try:
