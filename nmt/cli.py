@@ -15,7 +15,7 @@ import typer
 
 from nmt import ranks
 from nmt.commands import app
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NmtError, OneOfManyError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,8 +116,8 @@ def _explain(error: Exception) -> int:
 
     # click's UsageError: some versions of typer have a click of their own, and do not export it.
     usage: Any = typer.BadParameter.__base__
-    if isinstance(error, usage | UsageError) and ranks.follows():
-        return 2  # all of them have this command line, and the first says it
+    if ranks.follows() and not isinstance(error, OneOfManyError):
+        return 2 if isinstance(error, usage | UsageError) else 1
     if isinstance(error, usage):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")  # typer's word for what is refused
         where = error.ctx.command_path if error.ctx else "nmt"

@@ -3,13 +3,14 @@
 One of them leads: it alone writes, logs and speaks. The others are told what it knows and do their share.
 """
 
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import torch
@@ -18,17 +19,20 @@ from torch import Tensor
 
 from nmt import ranks
 from nmt.device import choose_device
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NmtError, OneOfManyError, UsageError
 from nmt.workers import Crew
 
 Value = TypeVar("Value")
 Batch = TypeVar("Batch")
 Results = TypeVar("Results")
 
-LONGEST = timedelta(minutes=30)
-"""What one may keep the others waiting, as by a save to a slow disk. One that dies is noticed at once."""
+MEETING, LONGEST, FOR_EVER = timedelta(minutes=10), timedelta(minutes=30), timedelta(days=365)
+"""What one waits for the others to start; for an answer of those that work as it does, which may be at a save to a slow disk; and
+for what may never come, such as input. One that dies is noticed at once."""
 
-FOR_EVER = timedelta(days=365)
+GRACE = 30
+"""Seconds in which those at work may end it, when there is no use for it any more."""
+
 SLOW = 10
 """Seconds after which one says that it waits for others to start."""
 
@@ -40,11 +44,14 @@ class GoneError(NmtError):
 class Team:
     """The processes at one piece of work, as one of them sees them. Alone, it asks nobody."""
 
-    def __init__(self, rank: int = 0, size: int = 1, remedy: str = "") -> None:
-        """`remedy` says what to do when one of them is lost."""
+    def __init__(self, rank: int = 0, size: int = 1, patience: timedelta = LONGEST) -> None:
+        """`patience` is how long one waits for the answer of another; of several, all must be ready to talk."""
         self.rank, self.size = rank, size
-        self._remedy = remedy
-        self._tensors: dist.ProcessGroup | None = None
+        self.remedy = "start all of them again"
+        """What to do when one of them is lost."""
+        self._group = dist.new_group(timeout=patience) if size > 1 else None
+        self._tensors = self._group
+        self._serving = range(1, size)
         self._agreed = False
 
     @property
@@ -90,21 +97,21 @@ class Team:
         """Of each number the largest that a process has."""
         largest = torch.tensor(numbers)
         if self.size > 1:
-            self._ask(lambda: dist.all_reduce(largest, dist.ReduceOp.MAX))
+            self._ask(lambda: dist.all_reduce(largest, dist.ReduceOp.MAX, self._group))
         return largest.tolist()
 
     def gather(self, value: Value) -> list[Value]:
         """What each process has, in the order of their ranks; all get it."""
         values = [value] * self.size
         if self.size > 1:
-            self._ask(lambda: dist.all_gather_object(values, value))
+            self._ask(lambda: dist.all_gather_object(values, value, self._group))
         return values
 
     def share(self, value: Value) -> Value:
         """What the leader has."""
         values = [value]
         if self.size > 1:
-            self._ask(lambda: dist.broadcast_object_list(values, 0))
+            self._ask(lambda: dist.broadcast_object_list(values, 0, self._group))
         return values[0]
 
     @contextmanager
@@ -121,7 +128,7 @@ class Team:
             yield
         except Exception as error:
             failure = error
-        for rank, first in enumerate(self.gather(failure)):
+        for rank, first in enumerate(self.gather(_portable(failure))):
             if first is not None:
                 self._agreed = True
                 raise self._named(first, rank) if rank > 0 and isinstance(first, NmtError) else first
@@ -138,8 +145,15 @@ class Team:
                 work()
 
     def crew(self, work: Callable[[Batch], Results], count: int) -> Crew[Batch, Results]:
-        """Of the leader: all `count` of them as one crew; the others belong to it while they `serve`. `work` is its own part."""
-        return _Crew([work, *(partial(self._exchange, rank) for rank in range(1, count))], self._dismiss)
+        """Of the leader: itself, who does `work`, and those of the others who `serve`; `count` in all."""
+        return _Crew([work, *(partial(self._exchange, rank) for rank in range(1, count))])
+
+    def dismiss(self) -> None:
+        """Of the leader: nobody is to serve any longer."""
+        for rank in self._serving:
+            with suppress(GoneError):
+                self._send(None, rank)
+        self._serving = range(0)
 
     def serve(self, work: Callable[[Any], Any]) -> None:
         """Of the others: works on what the leader gives, until that ends. Signals end this process at once: it holds nothing."""
@@ -150,7 +164,7 @@ class Team:
             try:
                 answer = work(given[0]), None
             except Exception as error:
-                answer = None, error
+                answer = None, _portable(error)
             self._send(answer, 0)
 
     def _exchange(self, rank: int, batch: Any) -> Any:
@@ -160,24 +174,19 @@ class Team:
             raise self._named(error, rank) if isinstance(error, NmtError) else error
         return results
 
-    def _dismiss(self) -> None:
-        for rank in range(1, self.size):
-            with suppress(GoneError):
-                self._send(None, rank)
-
     def _send(self, value: object, rank: int) -> None:
-        self._ask(lambda: dist.send_object_list([value], rank))
+        self._ask(lambda: dist.send_object_list([value], rank, self._group))
 
     def _receive(self, rank: int) -> Any:
         values = [None]
-        self._ask(lambda: dist.recv_object_list(values, rank))
+        self._ask(lambda: dist.recv_object_list(values, rank, self._group))
         return values[0]
 
     def _ask(self, question: Callable[[], Value]) -> Value:
         try:
             return question()
         except RuntimeError as error:  # gloo has no class of its own for it
-            raise GoneError(f"another of the {self.size} processes has ended or does not answer; {self._remedy}") from error
+            raise GoneError(f"another of the {self.size} processes has ended or does not answer; {self.remedy}") from error
 
     def _named(self, error: NmtError, rank: int) -> NmtError:
         return type(error)(f"process {rank} of {self.size}: {error}")
@@ -187,25 +196,36 @@ class Team:
         """Errors that all processes have are the leader's to tell; of others one must know where they come from."""
         try:
             yield
-        except NmtError as error:
+        except Exception as error:
             if self.leads:
                 raise
             if self._agreed:
                 raise SystemExit(2 if isinstance(error, UsageError) else 1) from error
-            raise self._named(error, self.rank) from error
+            what = str(error) if isinstance(error, NmtError) else f"{type(error).__name__}: {error}"
+            raise OneOfManyError(f"process {self.rank} of {self.size}: {what}") from error
 
 
 ALONE = Team()
 
 
 class _Crew(Crew[Batch, Results]):
-    """Hands, each with a thread that waits for it or works itself."""
+    """Hands, each with a thread that works, or waits for who does."""
 
-    def __init__(self, hands: list[Callable[[Batch], Results]], dismiss: Callable[[], None]) -> None:
-        self.count = len(hands)
-        self._idle = [(hand, ThreadPoolExecutor(1)) for hand in hands]
-        self._given: dict[Future[Results], tuple[Batch, Any]] = {}
-        self._dismiss = dismiss
+    def __init__(self, hands: list[Callable[[Batch], Results]]) -> None:
+        self._tasks = [SimpleQueue[Batch]() for _ in hands]
+        self._done = SimpleQueue[tuple[int, list[Results], Exception | None]]()
+        self._idle = [*range(len(hands))]
+        self._given: dict[int, Batch] = {}
+        for number, hand in enumerate(hands):
+            threading.Thread(target=self._serve, args=(number, hand), daemon=True).start()  # a wait that never ends ends nothing
+
+    def _serve(self, number: int, hand: Callable[[Batch], Results]) -> None:
+        while True:
+            batch = self._tasks[number].get()
+            try:
+                self._done.put((number, [hand(batch)], None))
+            except Exception as error:
+                self._done.put((number, [], error))
 
     def free(self) -> bool:
         return bool(self._idle)
@@ -214,28 +234,39 @@ class _Crew(Crew[Batch, Results]):
         return bool(self._given)
 
     def give(self, batch: Batch) -> None:
-        hand, thread = self._idle.pop()
-        self._given[thread.submit(hand, batch)] = batch, (hand, thread)
+        number = self._idle.pop()
+        self._given[number] = batch
+        self._tasks[number].put(batch)
 
     def take(self) -> tuple[Batch, Results]:
-        done = wait(self._given, return_when=FIRST_COMPLETED).done.pop()
-        batch, idle = self._given.pop(done)
-        results = done.result()
-        self._idle.append(idle)
-        return batch, results
+        number, results, error = self._done.get()
+        batch = self._given.pop(number)
+        self._idle.append(number)
+        if error is not None:
+            raise error
+        return batch, results[0]
 
     def dismiss(self) -> None:
-        for _, (_, thread) in self._given.values():
-            thread.shutdown(wait=True)
-        self._dismiss()
+        with suppress(Empty):
+            while self._given:
+                self._given.pop(self._done.get(timeout=GRACE)[0])
+
+
+def _portable(error: Exception | None) -> Exception | None:
+    """`error`, or where it cannot be sent to another process, one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return NmtError(f"{type(error).__name__}: {error}")
+    return error
 
 
 @contextmanager
-def joined(remedy: str, say: Callable[[str], None], patience: timedelta = LONGEST) -> Iterator[Team]:
+def joined(say: Callable[[str], None], patience: timedelta = LONGEST) -> Iterator[Team]:
     """The processes that were started together with this one, found by what torchrun says in the environment; ALONE without any.
 
-    `remedy` says what to do when one is lost, `patience` is how long one waits for another, and `say` tells who looks on where that
-    is long in the beginning. Raises NmtError where they do not meet.
+    `patience` is how long one waits for the answer of another, and `say` tells who looks on where the others are slow to start.
+    Raises NmtError where they do not meet.
     """
     size, rank = ranks.size(), ranks.rank()
     if size == 1:
@@ -243,17 +274,17 @@ def joined(remedy: str, say: Callable[[str], None], patience: timedelta = LONGES
         return
     # One that is not there may never come, and Python would see no signal before it did.
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
-    waiting = threading.Timer(SLOW, say, [f"waiting for all {size} processes, of which this is number {rank}"])
+    waiting = threading.Timer(SLOW, say, [f"process {rank} waits for all {size} to meet at {ranks.meeting()}"])
     waiting.start()
     try:
-        dist.init_process_group("gloo", timeout=patience)
+        dist.init_process_group("gloo", timeout=MEETING)
+        team = Team(rank, size, patience)
     except (RuntimeError, ValueError) as error:
         raise NmtError(f"the {size} processes do not find each other: {str(error).splitlines()[0]}") from error
     finally:
         waiting.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
-    team = Team(rank, size, remedy)
     with team._telling():
         yield team
         dist.destroy_process_group()

@@ -9,5 +9,9 @@ class NotNumbersError(NmtError):
     """A network whose probabilities are not numbers: who knows where it comes from can say more."""
 
 
+class OneOfManyError(NmtError):
+    """What went wrong in one of several processes, with its number: no other one can tell it."""
+
+
 class UsageError(NmtError):
     """Wrong usage: an unknown option or key, an impossible value, options that exclude each other. Exit 2."""

@@ -4,6 +4,9 @@ import os
 
 from nmt.errors import NmtError
 
+MOST_DIGITS = 6
+"""Of a number of processes that anybody has."""
+
 
 def size() -> int:
     """Processes that were started for one piece of work; 1 where nobody says so."""
@@ -21,9 +24,18 @@ def local_rank() -> int:
 
 
 def follows() -> bool:
-    """Whether there are several, and this is not the first, whatever is wrong with what is said."""
-    size, rank = (os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK"))
-    return size not in ("", "0", "1") and rank.isdecimal() and int(rank) > 0
+    """Whether torchrun has started this process after another on this machine, by one command line: that one tells what is wrong."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
+
+
+def meeting() -> str:
+    """Where they find each other."""
+    return ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+
+
+def restarted() -> bool:
+    """Whether torchrun has started all of them again, since one was lost (`--max-restarts`)."""
+    return size() > 1 and bool(_number("TORCHELASTIC_RESTART_COUNT"))
 
 
 def _of_several(name: str) -> int:
@@ -32,11 +44,15 @@ def _of_several(name: str) -> int:
     number = _number(name)
     if number is None:
         raise NmtError(f"WORLD_SIZE is {size()}, and {name} is not set: start it with torchrun, or unset WORLD_SIZE")
+    if number >= size():
+        raise NmtError(f"{name} is {number}, and WORLD_SIZE {size()}: they are numbered from 0; start them with torchrun")
     return number
 
 
 def _number(name: str) -> int | None:
     value = os.environ.get(name, "")
-    if value and not value.isdecimal():
-        raise NmtError(f"{name} is {value!r}, not a number: start it with torchrun, or unset it")
-    return int(value) if value else None
+    if not value:
+        return None
+    if not value.isdecimal() or len(value) > MOST_DIGITS:
+        raise NmtError(f"{name} is {value!r}, no number of processes: start them with torchrun, or unset it")
+    return int(value)

@@ -87,6 +87,7 @@ def train(
                 if resume:
                     init_from = begun_from(run, newest, config, dataset, data)
         newest, init_from = team.share((newest, init_from))
+        team.remedy = "start all of them again, with --resume"
         with team.together():
             if resume and init_from is not None and newest is None:
                 initialise(model, config, init_from, dataset)
@@ -328,7 +329,8 @@ class _Run(Training):
                 self.validate(self.validation, shown.advance, count=False)
             members = self.team.share(checkpoint.checkpoints(self.path)[-last:] if last else [])
             if members:
-                checkpoint.assign(self.model, checkpoint.mean(members))
+                with self.team.together():
+                    checkpoint.assign(self.model, checkpoint.mean(members))
             if self.validation is None and (members or not state.bad):
                 self.team.lead(self.keep)
             elif self.validation is not None and members:

@@ -178,6 +178,8 @@ def train(
     """Train a model; the best by validation is what translate uses."""
     if resume and (overwrite or init_from):
         raise UsageError(f"--resume and {'--overwrite' if overwrite else '--init-from'} exclude each other")
+    if ranks.restarted() and not resume:  # the same words again would delete what there is, or stumble over it
+        raise UsageError("torchrun has started this again, which only --resume can bear: go on with that, by hand")
     flags: dict[str, object] = {
         "max_steps": max_steps,
         "max_epochs": max_epochs,
@@ -197,8 +199,7 @@ def train(
     from nmt.preflight import compiled, settings_of
     from nmt.train import train as run
 
-    console = Console(quiet or ranks.rank() > 0)
-    with joined("begin all of them again, with --resume", console.say) as team:
+    with joined(Console(quiet).say) as team:
         with team.together():
             place = team.device(device)
             set_threads(threads)
@@ -210,7 +211,7 @@ def train(
             dataset,
             Path(output),
             settings,
-            console,
+            Console(quiet or not team.leads),
             resume=resume,
             init_from=Path(init_from) if init_from else None,
             overwrite=overwrite,
