@@ -35,6 +35,14 @@ from nmt.options import (
 if TYPE_CHECKING:
     from nmt.results import Translation
 
+NOTED = (
+    *("format", "n_best", "scores", "alignments", "search", "length_penalty", "no_repeat_ngram", "max_length", "max_length_ratio"),
+    *("overlong", "max_source", "errors", "engine", "precision"),
+)
+"""Options of translate on which a line of output depends, but for those of one search: --continue goes on with the same."""
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+
 MANY_PICTURES = 1000
 """More are drawn, but hardly meant: each takes longer than its translation."""
 
@@ -145,7 +153,7 @@ def translate(
 
     from nmt.console import Console, replaced
     from nmt.data.text import check_counts, check_inputs, display, read_lines
-    from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
+    from nmt.outputs import Layout, Traffic, begun, check_same, count_lines, kept, make_directory, plan, repeatable, unfinished
 
     console = Console(quiet, output)
     inputs = inputs or ["-"]
@@ -185,6 +193,7 @@ def translate(
             console.say(f"{done:,} line{' is' if done == 1 else 's are'} done already")
     if not jobs:
         return
+    context.with_resource(begun(jobs))
 
     from nmt.allocator import keep_freed_memory
     from nmt.results import Statistics
@@ -208,7 +217,9 @@ def translate(
         max_source=max_source,
         attention=alignments or attention is not None,
     )
-    traffic = Traffic(jobs, errors)
+    note = _note(context, [model, *(ensemble or ())], search)
+    check_same(jobs, note)
+    traffic = Traffic(jobs, errors, note)
     if prefix is not None and repeatable(prefix) and not traffic.streaming:
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
@@ -248,9 +259,18 @@ def translate(
 
 def _refuse_misfits(context: typer.Context, search: str) -> None:
     """UsageError for an option of another search on the command line; in a file it waits for its search."""
-    sampling = ("temperature", "top_k", "top_p", "min_p")
-    for word in given(context, *(sampling if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
+    for word in given(context, *(SAMPLING if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
         raise UsageError(f"{word} is an option of --search {'beam' if word == '--beam-size' else 'sample'}, not of {search}")
+
+
+def _note(context: typer.Context, models: list[str], search: str) -> dict[str, object]:
+    """What a line of output depends on beside the line. Models are told by their weights: a run may get better ones."""
+    from nmt.checkpoint import identity
+
+    own = {"beam": ("beam_size",), "sample": ("seed", *SAMPLING), "greedy": ()}[search]
+    first, *others = [identity(Path(each)) for each in models]
+    options = {f"--{name.replace('_', '-')}": context.params[name] for name in (*NOTED, *own)}
+    return {"MODEL": first, "--ensemble": others, **options}
 
 
 def _draw(translation: "Translation", path: str) -> str:
