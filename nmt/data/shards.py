@@ -247,7 +247,6 @@ class Dataset:
 
 
 def _subword(path: Path, sha256: str) -> Subword:
-    subword = Subword.load(path)
-    if subword.fingerprint != sha256:
+    if Subword.fingerprint_of(path) != sha256:
         raise NmtError(f"{path}: is not the subword model that this data was made with; run nmt preprocess again")
-    return subword
+    return Subword.load(path)
