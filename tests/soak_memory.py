@@ -8,6 +8,7 @@ What is measured is what a command and its worker processes hold together: the s
 """
 
 import argparse
+import itertools
 import os
 import random
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.soak import last_logged
@@ -40,16 +41,11 @@ def corpus(place: Path, count: int) -> tuple[Path, Path]:
     """Two texts of `count` lines, of words as frequent as those of languages are."""
     chance = random.Random(count)
     stock = ["".join(chance.choices("abcdefghijklmnopqrst", k=chance.randint(2, 9))) for _ in range(20_000)]
-    weights = [1 / rank for rank in range(1, len(stock) + 1)]
+    cumulative = list(itertools.accumulate(1 / rank for rank in range(1, len(stock) + 1)))
     paths = place / f"{count}.source", place / f"{count}.target"
     with open(paths[0], "w") as source, open(paths[1], "w") as target:
-        drawn = iter(())  # type: Iterable[str]
         for _ in range(count):
-            length = chance.randint(3, 20)
-            words = [word for _, word in zip(range(length), drawn, strict=False)]
-            if len(words) < length:
-                drawn = iter(chance.choices(stock, weights, k=100_000))
-                words += [word for _, word in zip(range(length - len(words)), drawn, strict=False)]
+            words = chance.choices(stock, cum_weights=cumulative, k=chance.randint(3, 20))
             source.write(" ".join(words) + "\n")
             target.write(" ".join(word[::-1] for word in reversed(words)) + "\n")
     return paths
@@ -146,7 +142,7 @@ def train(place: Path, updates: int) -> bool:
     for backend in TINY:
         often = {"train.save_every": 500, "train.valid_every": 500, "train.log_every": 10, "train.batch_tokens": 512}
         often |= {"data.bpe_dropout": 0.1, "train.max_steps": updates, "train.warmup": 400, "train.keep_last": 2}
-        words = tiny_run(place, backend, "--overwrite", *(word for key, value in often.items() for word in ("--set", f"{key}={value}")))
+        words = tiny_run(place, backend, *(word for key, value in often.items() for word in ("--set", f"{key}={value}")))
         shutil.rmtree(place / backend, ignore_errors=True)
         sums, counts = [0] * SAMPLES, [0] * SAMPLES
 
