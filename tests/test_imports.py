@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "nmt.workers": {"nmt.errors"},
     "nmt.tensors": FILES,
     "nmt.checkpoint": {"nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
-    "nmt.run": {"nmt.board", "nmt.checkpoint", *TEXT},
+    "nmt.run": {"nmt.board", "nmt.checkpoint", *FILES},
     "nmt.preflight": {"nmt.board", "nmt.checkpoint", "nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},
     "nmt.validate": {
         "nmt.data",

@@ -6,6 +6,7 @@ They are written beside their place and renamed into it, so that what has the fi
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -208,12 +209,15 @@ def read_json(path: str | os.PathLike[str], most: int = MOST_JSON) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"it holds {constant}")
 
+    def number(text: str) -> float:
+        return value if math.isfinite(value := float(text)) else refuse(text)
+
     with open_file(Path(path), most) as stream:
         content = stream.read()
     if content.count(b"{") + content.count(b"[") > MOST_BRACKETS:
         raise NmtError(f"{name}: has more brackets than nmt writes into it: it is damaged, or not of nmt")
     try:
-        return json.loads(content, parse_constant=refuse)
+        return json.loads(content, parse_float=number, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise NmtError(f"{name}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
     except UnicodeDecodeError:
