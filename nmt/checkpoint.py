@@ -37,7 +37,7 @@ from nmt.tensors import HINT, count_tensors, read_tensors, stored_checksum, writ
 FORMAT = 1
 """Of the files named above. A change that this reader would misread makes it one more."""
 
-MOST_STATE = 1 << 26
+MOST_STATE = 1 << 25
 """Bytes of state.json: it holds the norm of each gradient since the last line of the log, which may be long ago."""
 
 LEFTOVER = re.compile(r"\.((\w+\.(json|model|safetensors)|step-\d+)\.\d+\.partial|epoch-\w+\.partial|step-\d+\.removed)")

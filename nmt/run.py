@@ -32,7 +32,7 @@ KEYS = {"train": TRAINED, "valid": VALIDATED, "average": VALIDATED, "skipped": (
 ALWAYS_NUMBERS = ("step", "epoch", "tokens_per_second", "skipped", "seconds")
 """Of these, what is never null."""
 
-MOST_LINE = 1 << 26
+MOST_LINE = 1 << 24
 """Bytes of a line of the log, which holds the norm of each gradient since the line before."""
 
 MOST = 1e305
