@@ -63,7 +63,7 @@ MAY_IMPORT = {
     },
     "nmt.results": {"nmt.alignment"},
     "nmt.signals": {"nmt.console"},
-    "nmt.stream": {"nmt.workers", "nmt.errors"},
+    "nmt.stream": {"nmt.allocator", "nmt.workers", "nmt.errors"},
     "nmt.workers": {"nmt.errors"},
     "nmt.tensors": FILES,
     "nmt.checkpoint": {"nmt.config", "nmt.data", "nmt.models", "nmt.tensors", "nmt.errors"},

@@ -195,7 +195,7 @@ def translate(
         return
     context.with_resource(begun(jobs))
 
-    from nmt.allocator import keep_freed_memory
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.results import Statistics
     from nmt.search import STRATEGIES
     from nmt.stream import arriving
@@ -223,6 +223,7 @@ def translate(
     if prefix is not None and repeatable(prefix) and not traffic.streaming:
         check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
+    few_kernels()
     translator = Translator.load(model, ensemble or (), device, threads, not no_cache, precision if engine == "nmt" else "float32")
     if engine == "ctranslate2":
         from nmt.engine import CTranslate2
@@ -330,10 +331,11 @@ def logprob(
     if rereadable(source) and rereadable(target):
         check_counts(display(source), count_lines([source]), display(target), count_lines([target]))
 
-    from nmt.allocator import keep_freed_memory
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.translate import Translator
 
     keep_freed_memory()
+    few_kernels()
     translator = Translator.load(model, ensemble or (), device, threads)
     console, told = Console(quiet, output), list[int]()
     pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))
