@@ -1,7 +1,6 @@
 """The C library's allocator, told to keep the memory that tensors leave, and oneDNN, told not to keep all that it has made."""
 
 import ctypes
-import os
 import sys
 
 # <malloc.h> of glibc
@@ -28,8 +27,10 @@ def few_kernels() -> None:
     Translation has a shape for each length and number of rows. With the thousands that are kept otherwise, memory grows for
     100,000 lines, to more than twice of what it is without; to make those again that were not kept takes no time worth measuring.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch's, of each kind of operation
+    library = _glibc()
+    if library is not None:
+        for name, most in ((b"ONEDNN_PRIMITIVE_CACHE_CAPACITY", b"256"), (b"LRU_CACHE_CAPACITY", b"16")):  # the second is torch's
+            library.setenv(name, most, 0)  # where it is set already, it stays
 
 
 def return_fragments() -> None:

@@ -1,6 +1,6 @@
 """Measures that memory does not follow the size of the input, nor time: a table of the commands' peaks, through the command line.
 
-    make memory                       all of it (15 minutes on two cores)
+    make memory                       all of it (30 minutes on two cores)
     python -m tests.soak_memory train --updates 2000    one part, less of it
 
 What is measured is what a command and its worker processes hold together: the sum of their proportional shares ("Pss" of Linux's
