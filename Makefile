@@ -5,7 +5,7 @@ BIN := .venv/bin
 RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted soak check demo bench bench-gpu clean $(RECIPES)
+.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -15,6 +15,8 @@ help:
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
 	@echo 'soak         kill trainings of both backends 50 times each, resume, and compare all files with untouched ones (8 minutes)'
+	@echo 'soak-translate  stop translations 40 times each, go on, and compare all bytes with those of one run (10 minutes)'
+	@echo 'memory       what commands take of memory on inputs of several sizes, and over a long training (30 minutes)'
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
@@ -42,6 +44,12 @@ planted: .venv/installed
 
 soak: .venv/installed
 	OMP_WAIT_POLICY=passive $(BIN)/python -m tests.soak
+
+soak-translate: .venv/installed
+	OMP_WAIT_POLICY=passive $(BIN)/python -m tests.soak_translate
+
+memory: .venv/installed
+	OMP_WAIT_POLICY=passive $(BIN)/python -m tests.soak_memory
 
 check: .venv/installed
 	$(BIN)/ruff check

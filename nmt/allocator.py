@@ -1,4 +1,4 @@
-"""The C library's allocator, told to keep the memory that tensors leave."""
+"""The C library's allocator, told to keep the memory that tensors leave, and oneDNN, told not to keep all that it has made."""
 
 import ctypes
 import sys
@@ -19,6 +19,18 @@ def keep_freed_memory() -> None:
     # Some versions refuse (0) a threshold above 32 MiB. Without one, the other would only switch glibc's own adaptation off.
     if library.mallopt(_MMAP_THRESHOLD, 1 << 30) or library.mallopt(_MMAP_THRESHOLD, 1 << 25):
         library.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def few_kernels() -> None:
+    """From now on, which must be before the first product, oneDNN keeps the kernels of a few hundred shapes.
+
+    Translation has a shape for each length and number of rows. With the thousands that are kept otherwise, memory grows for
+    100,000 lines, to more than twice of what it is without; to make those again that were not kept takes no time worth measuring.
+    """
+    library = _glibc()
+    if library is not None:
+        for name, most in ((b"ONEDNN_PRIMITIVE_CACHE_CAPACITY", b"256"), (b"LRU_CACHE_CAPACITY", b"16")):  # the second is torch's
+            library.setenv(name, most, 0)  # where it is set already, it stays
 
 
 def return_fragments() -> None:

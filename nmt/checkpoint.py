@@ -32,10 +32,13 @@ from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
-from nmt.tensors import HINT, check_names, read_tensors, write_tensors
+from nmt.tensors import HINT, count_tensors, read_tensors, stored_checksum, write_tensors
 
 FORMAT = 1
 """Of the files named above. A change that this reader would misread makes it one more."""
+
+MOST_STATE = 1 << 25
+"""Bytes of state.json: it holds the norm of each gradient since the last line of the log, which may be long ago."""
 
 LEFTOVER = re.compile(r"\.((\w+\.(json|model|safetensors)|step-\d+)\.\d+\.partial|epoch-\w+\.partial|step-\d+\.removed)")
 """Names of what a killed training may have left half written or half removed."""
@@ -84,7 +87,11 @@ def read_config(directory: Path) -> dict[str, Any]:
             f"{directory}: was made by nmt {config.get('version')} in format {config['format']}; this is nmt {nmt.__version__}, "
             f"which reads formats up to {FORMAT}: install a newer nmt"
         )
-    return _unsealed(directory / CONFIG, config)
+    config = _unsealed(directory / CONFIG, config)
+    tables = all(isinstance(config.get(name), dict) for name in ("model", "vocabulary", "checksums"))
+    if not tables or not {SOURCE, TARGET} <= config["checksums"].keys():
+        raise NmtError(f"{directory / CONFIG}: not the configuration of a model")
+    return config
 
 
 def write_config(directory: Path, config: Mapping[str, Any], source: Subword, target: Subword) -> None:
@@ -133,22 +140,35 @@ def load_model(path: Path, device: str | torch.device = "cpu") -> SavedModel:
     directory = resolve(path)
     config = read_config(directory)
     source, target = (_subword(directory / name, config) for name in (SOURCE, TARGET))
-    tensors, _ = read_tensors(directory / WEIGHTS, _identity(config))
+    count = count_tensors(directory / WEIGHTS)
     try:
         settings = Config.from_dict({"model": config["model"]})
         arguments = (settings.backend, settings.model, len(source), len(target), bool(config["vocabulary"]["shared"]))
-        with torch.device("meta"), _Undrawn():  # costs no memory, whatever sizes the configuration claims
-            check_names(weights(build(*arguments)), tensors, directory / WEIGHTS)
-        with _Undrawn():
-            model = build(*arguments)
-    except (UsageError, KeyError, TypeError, ValueError) as error:
+        with torch.device("meta"), _Undrawn(2 * count):  # costs no memory, whatever sizes the configuration claims
+            expected = weights(build(*arguments))
+    except (UsageError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise NmtError(f"{directory / CONFIG}: {error}") from error
+    tensors, _ = read_tensors(directory / WEIGHTS, _identity(config), expected)
+    with _Undrawn():
+        model = build(*arguments)
     assign(model, tensors)
     return SavedModel(model.to(device).eval(), config, source, target, directory)
 
 
+def identity(path: Path) -> str:
+    """What tells the model that `path` means from all others: the checksum that its weights are said to have."""
+    return stored_checksum(resolve(path) / WEIGHTS)
+
+
 class _Undrawn(TorchFunctionMode):
-    """Initial weights are not drawn: others take their place. On `meta` torch loads its compiler for it, which takes a second."""
+    """Initial weights are not drawn: others take their place. On `meta` torch loads its compiler for it, which takes a second.
+
+    ValueError where more than `most` tensors are made: a network of a million layers takes memory even without weights.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        super().__init__()
+        self._left = most
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -156,6 +176,10 @@ class _Undrawn(TorchFunctionMode):
         named = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init":
             return named["tensor"] if "tensor" in named else args[0]
+        if self._left is not None and func is torch.empty:
+            if not self._left:
+                raise ValueError(f"it asks for more layers than {WEIGHTS} holds")
+            self._left -= 1
         return func(*args, **named)
 
 
@@ -219,7 +243,7 @@ def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
 def read_state(directory: Path) -> dict[str, Any]:
     """What `save_checkpoint` was given as `state`, and the checksums of the tensor files."""
     try:
-        state = read_json(directory / STATE)
+        state = read_json(directory / STATE, MOST_STATE)
         if not isinstance(state, dict):
             raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
         return _unsealed(directory / STATE, state)
@@ -230,11 +254,10 @@ def read_state(directory: Path) -> dict[str, Any]:
 def load_checkpoint(directory: Path, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Puts weights and optimizer back as they were, and returns the state. NmtError for what is damaged or does not fit."""
     state = read_state(directory)
-    tensors, checksum = read_tensors(directory / WEIGHTS, _identity(read_config(directory)))
+    tensors, checksum = read_tensors(directory / WEIGHTS, _identity(read_config(directory)), weights(model))
     moments, moments_checksum = read_tensors(directory / OPTIMIZER, checksum)
     if state["checksums"] != {WEIGHTS: checksum, OPTIMIZER: moments_checksum}:
         raise NmtError(f"{directory / STATE}: belongs to other tensors than those beside it; {HINT}")
-    check_names(weights(model), tensors, directory / WEIGHTS)
     assign(model, tensors)
     device = next(model.parameters()).device
     parameters = dict(model.named_parameters())
@@ -312,9 +335,7 @@ def mean(members: Sequence[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for member in members:
-        tensors, _ = read_tensors(member / WEIGHTS, _identity(read_config(member)))
-        if total:
-            check_names(total, tensors, member / WEIGHTS)
+        tensors, _ = read_tensors(member / WEIGHTS, _identity(read_config(member)), total or None)
         for name, tensor in tensors.items():
             if name not in total:
                 kinds[name] = tensor.dtype
@@ -359,11 +380,7 @@ def _subword(path: Path, config: Mapping[str, Any]) -> Subword:
 
 
 def _check_subword(path: Path, config: Mapping[str, Any]) -> None:
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise NmtError(f"{path}: cannot be read ({reason(error)})") from error
-    if found != config["checksums"][path.name]:
+    if Subword.fingerprint_of(path) != config["checksums"][path.name]:
         raise NmtError(f"{path}: is damaged or belongs to another model: its checksum is not the one in {path.with_name(CONFIG)}")
 
 

@@ -51,7 +51,7 @@ class Team:
         """What to do when one of them is lost."""
         self._group = dist.new_group(timeout=patience) if size > 1 else None
         self._tensors = self._group
-        self._serving = range(1, size)
+        self._serving = set(range(1, size))
         self._agreed = False
 
     @property
@@ -146,14 +146,13 @@ class Team:
 
     def crew(self, work: Callable[[Batch], Results], count: int) -> Crew[Batch, Results]:
         """Of the leader: itself, who does `work`, and those of the others who `serve`; `count` in all."""
-        return _Crew([work, *(partial(self._exchange, rank) for rank in range(1, count))])
+        return _Crew([work, *(partial(self._exchange, rank) for rank in range(1, count))], self._serving)
 
     def dismiss(self) -> None:
         """Of the leader: nobody is to serve any longer."""
-        for rank in self._serving:
+        while self._serving:
             with suppress(GoneError):
-                self._send(None, rank)
-        self._serving = range(0)
+                self._send(None, self._serving.pop())
 
     def serve(self, work: Callable[[Any], Any]) -> None:
         """Of the others: works on what the leader gives, until that ends. Signals end this process at once: it holds nothing."""
@@ -211,11 +210,13 @@ ALONE = Team()
 class _Crew(Crew[Batch, Results]):
     """Hands, each with a thread that works, or waits for who does."""
 
-    def __init__(self, hands: list[Callable[[Batch], Results]]) -> None:
+    def __init__(self, hands: list[Callable[[Batch], Results]], serving: set[int]) -> None:
+        """`hands` stand in the order of ranks. Who does not answer in the end goes out of `serving`: it cannot be told anything."""
         self._tasks = [SimpleQueue[Batch]() for _ in hands]
         self._done = SimpleQueue[tuple[int, list[Results], Exception | None]]()
         self._idle = [*range(len(hands))]
         self._given: dict[int, Batch] = {}
+        self._serving = serving
         for number, hand in enumerate(hands):
             threading.Thread(target=self._serve, args=(number, hand), daemon=True).start()  # a wait that never ends ends nothing
 
@@ -250,6 +251,7 @@ class _Crew(Crew[Batch, Results]):
         with suppress(Empty):
             while self._given:
                 self._given.pop(self._done.get(timeout=GRACE)[0])
+        self._serving.difference_update(self._given)
 
 
 def _portable(error: Exception | None) -> Exception | None:

@@ -4,14 +4,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from nmt.checkpoint import CHECKPOINTS, CONFIG, STATE, WEIGHTS, check_vocabularies, checkpoints, read_config, read_state
 from nmt.data.files import read_json, shown
 from nmt.data.shards import Dataset
 from nmt.errors import NmtError
 from nmt.run import read_log
-from nmt.tensors import known_name
+from nmt.tensors import opened
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -60,11 +58,8 @@ def _flat(value: object, name: str) -> list[tuple[str, str]]:
 
 def parameters(path: Path) -> int:
     """Numbers in a tensor file, by its header alone."""
-    try:
-        with open(path, "rb") as stream, safe_open(known_name(path, stream), framework="np") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise NmtError(f"{path}: is damaged or not a safetensors file ({error})") from error
+    with opened(path, "np") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a mapping)
 
 
 def _progress(run: Path) -> dict[str, Any]:

@@ -4,19 +4,18 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from nmt.alignment import pharaoh
-from nmt.data.files import check_writable, is_full, reason, sibling, sync
-from nmt.data.text import Errors, TextWriter, check_output, display, is_stream, open_text, read_lines, rereadable
+from nmt.data.files import check_writable, is_full, read_json, reason, sync
+from nmt.data.text import Errors, TextWriter, check_output, display, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
+from nmt.partial import held, keeps, note_of, partial_of, remove_empty
 from nmt.results import Translation
-
-PARTIAL = ".nmt-partial"
-"""How the name of an unfinished output ends."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class Job:
     output: str
     done: int = 0
     """Input lines whose translations an earlier process has left beside `output`."""
+    size: int = 0
+    """Bytes of these translations."""
 
 
 def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[Job]:
@@ -60,8 +61,8 @@ def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[
     """
     jobs = _jobs(inputs, output)
     for path in [*inputs, *([] if prefix is None else [prefix])]:
-        for partial in (_partial(job.output) for job in jobs):
-            if partial.exists() and path != "-" and os.path.samefile(path, partial):
+        for ours in (place(job.output) for job in jobs for place in (partial_of, note_of)):
+            if ours.exists() and path != "-" and os.path.samefile(path, ours):
                 raise UsageError(f"{path} is where the unfinished output would be written: give it another name")
     return jobs
 
@@ -122,30 +123,47 @@ def unfinished(jobs: Sequence[Job], rows: int, jsonl: bool = False) -> list[Job]
     """
     left = []
     for job in jobs:
-        if not _keeps(job.output):
+        if not keeps(job.output):
             raise UsageError("--continue needs --output with files that are not compressed")
-        partial = _partial(job.output)
+        partial = partial_of(job.output)
         if partial.exists():
-            left.append(replace(job, done=_whole(partial, rows, jsonl)))
+            with held(job.output) as stream:
+                done, size = _whole(stream, partial, rows, jsonl)
+            left.append(replace(job, done=done, size=size))
         elif not os.path.exists(job.output):
             left.append(job)
     return left
 
 
-def _whole(partial: Path, rows: int, jsonl: bool) -> int:
-    """Input lines answered in `partial`, which is cut behind the last: what is half written will be written again."""
+def _whole(stream: BinaryIO, partial: Path, rows: int, jsonl: bool) -> tuple[int, int]:
+    """Input lines answered in an unfinished output, and their bytes. What is half written behind them is cut off."""
     end = position = lines = 0
     last = b""
-    with open(partial, "r+b") as stream:
-        for line in stream:
-            position += len(line)
-            if line.endswith(b"\n"):
-                lines, last = lines + 1, line
-                end = position if lines % rows == 0 else end
-        if jsonl and lines and _place(last) != divmod(lines - 1, rows):
-            raise UsageError(f"{partial}: was begun with another --n-best or --format, with which --continue goes on")
-        stream.truncate(end)
-    return lines // rows
+    for line in stream:
+        position += len(line)
+        if line.endswith(b"\n"):
+            lines, last = lines + 1, line
+            end = position if lines % rows == 0 else end
+    if jsonl and lines and _place(last) != divmod(lines - 1, rows):
+        raise UsageError(f"{partial}: was begun with another --n-best or --format, with which --continue goes on")
+    stream.truncate(end)
+    return lines // rows, end
+
+
+def check_same(jobs: Sequence[Job], note: Mapping[str, object]) -> None:
+    """UsageError where the lines that `jobs` go on from were made in another way than `note` says, which is JSON."""
+    for job in jobs:
+        if not job.done or not note_of(job.output).exists():  # lines that somebody has put there have none
+            continue
+        begun = read_json(note_of(job.output))
+        if not isinstance(begun, dict):
+            raise NmtError(f"{note_of(job.output)}: is damaged; delete it and {partial_of(job.output)}, to begin anew")
+        others = [name for name in note.keys() | begun.keys() if note.get(name) != begun.get(name)]
+        if others:
+            raise UsageError(
+                f"{partial_of(job.output)}: was begun with another {' and another '.join(sorted(others))}; "
+                "go on with the same, or begin anew without --continue"
+            )
 
 
 def _place(row: bytes) -> tuple[object, object] | None:
@@ -157,48 +175,58 @@ def _place(row: bytes) -> tuple[object, object] | None:
     return (found.get("line"), found.get("rank")) if isinstance(found, dict) else None
 
 
-def _partial(output: str) -> Path:
-    """Where an output is written until it is whole; a name that nobody gives to a file of their own, so none is lost."""
-    return sibling(Path(os.path.realpath(output)), "", PARTIAL)
+@contextmanager
+def begun(jobs: Sequence[Job]) -> Iterator[None]:
+    """Each job has an unfinished output from now on, so that after a kill at any moment --continue knows what is not done yet,
+    though an older output may stand there. Those that are empty at the end are removed.
 
-
-def _keeps(output: str) -> bool:
-    """Whether a stopped job leaves its finished lines: pipes and compressed files cannot be gone on with."""
-    return output != "-" and not output.endswith((".gz", ".xz")) and not is_stream(output)
+    NmtError where one cannot be made, or where another process writes there.
+    """
+    keeping = [job.output for job in jobs if keeps(job.output)]
+    try:
+        for output in keeping:
+            with held(output):
+                pass
+        yield
+    finally:
+        for output in keeping:
+            remove_empty(output)
 
 
 @contextmanager
-def _open_output(job: Job) -> Iterator[TextWriter]:
-    """A writer to the unfinished output, renamed at success and kept for `--continue` otherwise, if it holds a line."""
-    if not _keeps(job.output):
+def _open_output(job: Job, note: Mapping[str, object]) -> Iterator[TextWriter]:
+    """A writer to the unfinished output, renamed at success and kept for `--continue` otherwise."""
+    if not keeps(job.output):
         with open_text(job.output) as writer:
             yield writer
         return
-    partial = _partial(job.output)
+    partial = partial_of(job.output)
     try:
-        stream = partial.open("ab" if job.done else "wb")
-    except OSError as error:
-        raise NmtError(f"{job.output}: cannot be written ({reason(error)})") from None
-    try:
-        with stream:
+        with held(job.output) as stream:
+            if job.done and os.fstat(stream.fileno()).st_size != job.size:
+                raise NmtError(f"{job.output}: another process has gone on with it; give --continue again")
+            stream.truncate(job.size)
+            stream.seek(job.size)
+            # Before the first line, and gone before the output is whole: no kill leaves it alone, or lines without it.
+            if not job.done and note:
+                note_of(job.output).write_text(json.dumps(note))
             yield TextWriter(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(partial, os.path.realpath(job.output))
-        sync(partial.parent)
+            note_of(job.output).unlink(missing_ok=True)
+            os.replace(partial, os.path.realpath(job.output))
+            sync(partial.parent)
     except BaseException as error:
-        if partial.exists() and not partial.stat().st_size:
-            partial.unlink()
         if is_full(error):
-            raise NmtError(
-                f"{job.output}: cannot be written ({reason(error)}); finished lines are kept, go on with --continue"
-            ) from None
+            goes_on = "; finished lines are kept, go on with --continue" if kept([job]) else ""
+            raise NmtError(f"{job.output}: cannot be written ({reason(error)}){goes_on}") from None
         raise
 
 
 def kept(jobs: Sequence[Job]) -> bool:
     """Whether a stopped process has left lines that `--continue` goes on from."""
-    return any(_keeps(job.output) and _partial(job.output).exists() for job in jobs)
+    places = [partial_of(job.output) for job in jobs if keeps(job.output)]
+    return any(place.exists() and place.stat().st_size for place in places)
 
 
 class Traffic:
@@ -207,8 +235,10 @@ class Traffic:
     One stream, so that batches are full across files, and a model is loaded once.
     """
 
-    def __init__(self, jobs: Sequence[Job], errors: Errors) -> None:
+    def __init__(self, jobs: Sequence[Job], errors: Errors, note: Mapping[str, object] | None = None) -> None:
+        """`note` is what `check_same` would compare, were the jobs stopped."""
         self._jobs = jobs
+        self._note = note or {}
         self._errors = errors
         self._ends: list[int] = []  # lines given out when each job's inputs were at their end
         self._starts: list[tuple[int, int, str]] = []  # of each input: lines given out before it, lines of it skipped, its path
@@ -245,7 +275,7 @@ class Traffic:
             if skip:
                 names = " and ".join(map(display, job.inputs))
                 more = f"{skip:,} line{'s' if skip > 1 else ''} more"
-                raise NmtError(f"{_partial(job.output)}: has {more} than {names}; it is of another job, delete it")
+                raise NmtError(f"{partial_of(job.output)}: has {more} than {names}; it is of another job, delete it")
             self._ends.append(given)
 
     def place(self, number: int) -> str:
@@ -260,7 +290,7 @@ class Traffic:
         written = 0
         for place, job in enumerate(self._jobs):
             line = job.done
-            with _open_output(job) as writer:
+            with _open_output(job, self._note) as writer:
                 # A line of the next job can only have been read after this job's end was noted.
                 while translation is not None and not (place < len(self._ends) and written == self._ends[place]):
                     for row in layout.rows(translation, line):

@@ -10,7 +10,7 @@ from nmt.board import check_installed
 from nmt.checkpoint import CONFIG, WEIGHTS, assign, latest_checkpoint, load_model, read_config, read_state, weights
 from nmt.config import Config
 from nmt.data.batching import batches
-from nmt.data.files import checksum, made_as, read_json
+from nmt.data.files import made_as, read_json
 from nmt.data.shards import CONTENT, Dataset
 from nmt.errors import NmtError, UsageError
 from nmt.models import BACKENDS
@@ -133,9 +133,7 @@ def fingerprint(dataset: Dataset) -> str:
     """A checksum of the files that training reads. NmtError for one that is not as preprocess left it."""
     total = hashlib.sha256()
     for path in sorted(path for pattern in (*CONTENT, "*.model") for path in dataset.path.glob(pattern)):
-        found = checksum(path)
-        if dataset.checksums.get(path.name, found) != found:
-            raise NmtError(f"{path}: is damaged: its bytes are not those that nmt preprocess wrote; copy it or preprocess again")
+        found = dataset.checked(path)
         total.update(path.name.encode())
         total.update(bytes.fromhex(found))
     return total.hexdigest()

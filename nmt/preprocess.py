@@ -263,11 +263,21 @@ def _borrow(path: Path, options: Options, voice: Voice) -> Vocabulary:
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         voice.warn(f"the subword models come from {path} as they are: {names} not used")
-    source, target = Subword.load(path / "source.model"), Subword.load(path / "target.model")
+    config = read_json(path / "config.json")
     try:
-        shared = bool(read_json(path / "config.json")["vocabulary"]["shared"])
+        shared = bool(config["vocabulary"]["shared"])
+        files = {
+            path / f"{side}.model": str(
+                config["vocabulary"][f"{side}_sha256"] if config.get("kind") == "data" else config["checksums"][f"{side}.model"]
+            )
+            for side in ("source", "target")
+        }
     except (KeyError, TypeError):
-        raise NmtError(f"{path / 'config.json'}: does not say whether the vocabulary is shared; was it made by nmt?") from None
+        raise NmtError(f"{path / 'config.json'}: does not say which vocabulary it is of; was it made by nmt?") from None
+    for file, sha256 in files.items():
+        if Subword.fingerprint_of(file) != sha256:
+            raise NmtError(f"{file}: is damaged or belongs to another model: its checksum is not the one in {path / 'config.json'}")
+    source, target = map(Subword.load, files)
     return Vocabulary(source, target, shared, trained_on=0, skipped_lines=0)
 
 

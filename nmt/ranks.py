@@ -24,7 +24,7 @@ def local_rank() -> int:
 
 
 def follows() -> bool:
-    """Whether torchrun has started this process after another on this machine, by one command line: that one tells what is wrong."""
+    """Whether torchrun has started another process on this machine by the same words, which tells what is wrong with them."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 

@@ -6,6 +6,7 @@ and on demand tensorboard/.
 
 import dataclasses
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -18,8 +19,7 @@ from typing import Any
 
 from nmt.board import BOARD, EVENTS, Board
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers, stranger
-from nmt.data.files import check_outside_runs, made_as, reason, sync
-from nmt.data.text import read_lines
+from nmt.data.files import check_outside_runs, made_as, open_file, reason, sync
 from nmt.errors import NmtError
 
 LOG, REPORT = "log.jsonl", "report.json"
@@ -31,6 +31,9 @@ KEYS = {"train": TRAINED, "valid": VALIDATED, "average": VALIDATED, "skipped": (
 """What lines of the log hold, of each event."""
 ALWAYS_NUMBERS = ("step", "epoch", "tokens_per_second", "skipped", "seconds")
 """Of these, what is never null."""
+
+MOST_LINE = 1 << 24
+"""Bytes of a line of the log, which holds the norm of each gradient since the line before."""
 
 MOST = 1e305
 """Any number of the log is nearer to 0: a perplexity may be 1e304, and what is larger than this no chart can hold."""
@@ -144,18 +147,23 @@ def read_log(run: Path) -> tuple[list[dict[str, Any]], str | None]:
     """
     path = run / LOG
     events: list[dict[str, Any]] = []
-    lines = list(read_lines(path, "replace")) if path.is_file() else []
-    for number, line in enumerate(lines, 1):
-        try:
-            event = json.loads(line)
-            whole = all(_is_right(key, event[key]) for key in KEYS[event["event"]])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            whole = False
-        if not whole:
-            if number == len(lines) and not line.endswith("}"):
+    if not path.is_file():
+        return events, None
+    with open_file(path) as stream:
+        for number in itertools.count(1):
+            line = stream.readline(MOST_LINE)
+            if not line:
                 break
-            return events, f"{path}, line {number}: is damaged: not a line that nmt train writes; remove it"
-        events.append(event)
+            try:
+                event = json.loads(line)
+                whole = all(_is_right(key, event[key]) for key in KEYS[event["event"]])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                whole = False
+            if not whole:
+                if not stream.read(1) and not line.rstrip().endswith(b"}"):
+                    break
+                return events, f"{path}, line {number}: is damaged: not a line that nmt train writes; remove it"
+            events.append(event)
     return events, None
 
 

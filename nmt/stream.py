@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 import torch
 
+from nmt.allocator import return_fragments
 from nmt.errors import NmtError
 from nmt.workers import Crew, Hire, crew
 
@@ -23,6 +24,13 @@ Item = TypeVar("Item")
 
 LOOKAHEAD = 20
 """Batches' worth of source positions read ahead: with the lengths of ordinary text it keeps batches near their budget."""
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """In place of a result: memory does not suffice for a sentence of so many subwords alone."""
+
+    subwords: int
 
 
 @dataclass
@@ -43,12 +51,14 @@ class Sentence(Generic[Result]):
     """Its line in the input, from 1: for messages."""
     taken: bool = False
     """It is in a batch."""
-    done: list[Result] = field(default_factory=list)
+    done: list[Result | TooLarge] = field(default_factory=list)
     """The result, once it has run."""
 
     @property
     def result(self) -> Result:
-        return self.done[0]
+        (found,) = self.done
+        assert not isinstance(found, TooLarge)
+        return found
 
 
 def input_line(number: int) -> str:
@@ -75,7 +85,8 @@ def in_order(
     `batches` > 1 of them by itself, that many batches' worth, of any sizes. It is given fewer where memory runs out, and runs in so
     many `workers`, whom `hire` finds. At most `most_lines` lines wait at a time. A None in `lines`
     says that nothing more has arrived yet: what waits is finished before more is asked for. An error that `lines` raises comes
-    after all lines before it. `where` is how messages name a line by its number.
+    after all lines before it, and so does that of a line for which memory does not suffice. `where` is how messages name a line by
+    its number.
     """
     hands = hire(partial(within_memory, work), workers)
     try:
@@ -86,7 +97,7 @@ def in_order(
 
 def _in_order(
     arrivals: Iterator[tuple[Item, list[Sentence[Result]]] | None],
-    hands: Crew[list[Sentence[Result]], list[Result]],
+    hands: Crew[list[Sentence[Result]], list[Result | TooLarge]],
     budget: int,
     most_lines: int | None,
     where: Callable[[int], str],
@@ -127,19 +138,19 @@ def _in_order(
                 queues[sentence.size].append(sentence)
         hand_out()
         if hands.busy():
-            try:
-                batch, results = hands.take()
-            except TooLarge as error:
-                raise NmtError(
-                    f"out of memory: {where(error.number)} ({error.subwords:,} subwords) does not fit even alone; split it, "
-                    "or translate with a smaller beam or --max-source"
-                ) from error
+            batch, results = hands.take()
             hand_out()  # nobody waits while lines are written and read
             for sentence, result in zip(batch, results, strict=True):
                 sentence.done.append(result)
         while waiting and all(sentence.done for sentence in waiting[0][1]):
             item, sentences = waiting.popleft()
             held -= _size(sentences)
+            for sentence in sentences:
+                if isinstance(found := sentence.done[0], TooLarge):
+                    raise NmtError(
+                        f"out of memory: {where(sentence.number)} ({found.subwords:,} subwords) does not fit even alone; split it, "
+                        "or translate with a smaller beam or --max-source"
+                    )
             yield item, sentences
         if not waiting:
             if failure is not None:
@@ -182,25 +193,17 @@ def _load(
     return load
 
 
-class TooLarge(Exception):
-    """Memory does not suffice for a sentence alone."""
-
-    def __init__(self, number: int, subwords: int) -> None:
-        super().__init__(number, subwords)
-        self.number = number
-        self.subwords = subwords
-
-
-def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result]:
+def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch: list[Sentence[Result]]) -> list[Result | TooLarge]:
     """`work(batch)`, in halves where memory does not suffice for the whole."""
     try:
-        return work(batch)
+        return [*work(batch)]
     except (RuntimeError, MemoryError) as error:
         if not _out_of_memory(error):
             raise
-        if len(batch) == 1:
-            raise TooLarge(batch[0].number, len(batch[0].source) - 1) from error
+    if len(batch) == 1:
+        return [TooLarge(len(batch[0].source) - 1)]
     # Not inside the handler: the traceback there keeps the failed batch's tensors alive.
+    return_fragments()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(batch) // 2
@@ -210,7 +213,8 @@ def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch:
 def _out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
     # The CPU allocator has no class of its own for it.
-    told = ("allocate memory", "enough memory", "alloc_failed")  # the last: cuBLAS and cuDNN, of their workspaces
+    # alloc_failed: cuBLAS and cuDNN, of their workspaces; the others: oneDNN, which does not say why, and the C++ library.
+    told = ("allocate memory", "enough memory", "alloc_failed", "create a primitive", "execute a primitive", "bad_alloc")
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in message for words in told)
 
 

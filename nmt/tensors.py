@@ -3,9 +3,10 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,6 +15,9 @@ from torch import Tensor
 
 from nmt.data.files import reason, sync
 from nmt.errors import NmtError
+
+MOST_HEADER = 1 << 23
+"""Bytes of the header of a file, which names its tensors, some hundreds. To read it takes several times as much memory."""
 
 HINT = "a damaged checkpoint can be deleted, to go on with the one before it"
 
@@ -59,29 +63,56 @@ def _has_utf8(name: str) -> bool:
     return True
 
 
-def read_tensors(path: Path, owner: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors, on the CPU, and their checksum. NmtError for a file that is missing, damaged, or not `owner`'s.
+@contextmanager
+def opened(path: Path, framework: str = "pt") -> Iterator[Any]:
+    """What safetensors knows of a file. NmtError where it is missing or damaged, which may show later, when something is read.
 
     safetensors believes no header before it has compared it with the file's length, so a forged one takes no memory.
     """
     if not path.is_file():
         raise NmtError(f"{path}: no such file; {HINT}")
     try:
-        with open(path, "rb") as stream, safe_open(known_name(path, stream), framework="pt") as file:
-            claimed = (file.metadata() or {}).get("sha256")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        with open(path, "rb") as stream:
+            header = int.from_bytes(stream.read(8), "little")
+            if header > MOST_HEADER:
+                raise ValueError(f"a header of {header:,} bytes")
+            with safe_open(known_name(path, stream), framework=framework) as file:
+                yield file
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise NmtError(f"{path}: is damaged or not a safetensors file ({error}); {HINT}") from error
+
+
+def count_tensors(path: Path) -> int:
+    """How many there are in a file."""
+    with opened(path) as file:
+        return len(file.keys())
+
+
+def stored_checksum(path: Path) -> str:
+    """The checksum that is written in a file."""
+    with opened(path) as file:
+        return str((file.metadata() or {}).get("sha256"))
+
+
+def read_tensors(path: Path, owner: str, expected: Mapping[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
+    """The tensors, on the CPU, and their checksum. NmtError for a file that is missing, damaged, or not `owner`'s.
+
+    Nothing is read of a file whose tensors do not have the names and shapes of those `expected`.
+    """
+    with opened(path) as file:
+        claimed = (file.metadata() or {}).get("sha256")
+        if expected is not None:
+            _check_names(expected, {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}, path)  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     checksum = _checksum(tensors, owner)
     if checksum != claimed:
         raise NmtError(f"{path}: is damaged, or belongs to another model than the files beside it; {HINT}")
     return tensors, checksum
 
 
-def check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:
-    """NmtError where the tensors read from `path` do not have the names and shapes `expected`."""
+def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]], path: Path) -> None:
     for name in sorted(expected.keys() | found.keys()):
-        here, there = (tuple(side[name].shape) if name in side else None for side in (expected, found))
+        here, there = tuple(expected[name].shape) if name in expected else None, found.get(name)
         if here != there:
             raise NmtError(f"{path}: its tensor {name} has the shape {there}, and the settings ask for {here}")
 

@@ -32,7 +32,7 @@ from nmt.results import ABSENT, EMPTY, ForcedScore, TextHypothesis, Translation
 from nmt.search import Beam
 from nmt.search.base import Hypothesis, Search
 from nmt.search.pool import LEAST_WIDTH
-from nmt.stream import Sentence, in_order, input_line, within_memory
+from nmt.stream import Sentence, TooLarge, in_order, input_line, within_memory
 from nmt.vocab import EOS, PAD, SYMBOLS, UNK
 from nmt.workers import Hire, crew
 
@@ -173,7 +173,7 @@ class Translator:
         """From now on the batches are shared by so many `workers` of another kind; each does `work`."""
         self._workers, self._hire = workers, hire
 
-    def work(self, options: Options) -> Callable[[list[Sentence[_Found]]], list[_Found]]:
+    def work(self, options: Options) -> Callable[[list[Sentence[_Found]]], list[_Found | TooLarge]]:
         """What a worker does with a batch, in a process that leads nobody."""
         return partial(within_memory, partial(self._search, options=options))
 

@@ -323,6 +323,67 @@ def test_a_stopped_translation_is_gone_on_with(capsys: pytest.CaptureFixture[str
     assert output.read_text() == whole
 
 
+def begun(toy: Path, output: Path, *words: str) -> None:
+    """Kills a translation after some lines."""
+    fixed = ("--batch-lines", "1", "--threads", "1", "--device", "cpu")
+    with nmt_started("translate", toy / "rnn", "-o", output, *fixed, *words, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one two\nthree\n")
+        process.stdin.flush()
+        partial = Path(f"{output}.nmt-partial")
+        wait_until(lambda: partial.exists() and partial.read_bytes().count(b"\n") == 2)
+
+
+def test_only_the_same_job_is_gone_on_with(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    output, source = tmp_path / "out", text(tmp_path / "in", "one two", "three", "four five")
+    begun(toy, output)
+    kept = (tmp_path / "out.nmt-partial").read_bytes()
+    for words, name in (
+        (("transformer",), "MODEL"),
+        (("rnn", "--beam-size", "4"), "--beam-size"),
+        (("rnn", "--search", "greedy"), "--beam-size and another --search"),
+        (("rnn", "--ensemble", str(toy / "rnn")), "--ensemble"),
+        (("rnn", "--scores"), "--scores"),
+        (("rnn", "--max-length", "3"), "--max-length"),
+    ):
+        code, told = refused(capsys, "translate", toy / words[0], source, "-o", output, "--continue", "-q", *words[1:])
+        assert code == 2 and told.startswith(f"{output}.nmt-partial: was begun with another {name}; go on with the same"), told
+        assert (tmp_path / "out.nmt-partial").read_bytes() == kept
+    out(capsys, "translate", toy / "rnn" / "checkpoints" / "step-3", source, "-o", tmp_path / "other")
+    assert out(capsys, "translate", toy / "rnn", source, "-o", output, "--continue", "--batch-tokens", "77", "--seed", "5") == ""
+    assert output.read_text() == out(capsys, "translate", toy / "rnn", source)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "other", "out"]
+
+
+def test_an_older_output_is_not_taken_for_done(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    output, source = text(tmp_path / "out", "older"), text(tmp_path / "in", "one two", "three", "four five")
+    begun(toy, output)
+    out(capsys, "translate", toy / "rnn", source, "-o", output, "--continue")
+    assert output.read_text() == out(capsys, "translate", toy / "rnn", source)
+    out(capsys, "translate", toy / "rnn", text(tmp_path / "in", "one"), "-o", output)
+    begun(toy, output)
+    code, told = refused(capsys, "translate", toy / "rnn", tmp_path / "in", "-o", output, "--continue", "-q")
+    assert code == 1 and "has 1 line more than" in told
+
+
+def test_two_processes_do_not_write_one_output(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    output, fixed = tmp_path / "out", ("--batch-lines", "1", "--threads", "1", "--device", "cpu")
+    with nmt_started("translate", toy / "rnn", "-o", output, *fixed, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one two\n")
+        process.stdin.flush()
+        partial = tmp_path / "out.nmt-partial"
+        wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
+        for more in (("-q",), ("-q", "--continue")):
+            code, told = refused(capsys, "translate", toy / "rnn", toy / "test.src", "-o", output, *more)
+            assert (code, told) == (1, f"{output}: another process is writing it; wait for it, or give another --output")
+        process.stdin.write(b"three\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert output.read_bytes().count(b"\n") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_prefixes_alignments_and_pictures(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
     prefixes = text(tmp_path / "prefixes", *["two"] * 12)
     columns = [

@@ -1,9 +1,10 @@
-"""The soak of `make soak`, with two kills, and what it would tell."""
+"""The soaks of `make soak` and `make soak-translate`, with a few stops, and what the first would tell."""
 
 from pathlib import Path
 
 import pytest
 
+from tests import soak_translate
 from tests.soak import differences, soak
 from tests.toys import dataset, words
 
@@ -27,3 +28,10 @@ def test_two_kills_change_nothing_and_what_would_differ_is_named(tmp_path: Path,
         "log.jsonl: differs",
         "model.safetensors: differs",
     ]
+
+
+def test_a_few_stops_of_a_translation_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "beam, lists, three files to a directory"
+    jobs = {name: soak_translate.Job(("--beam-size", "3", *soak_translate.LISTS), to_directory=True)}
+    assert soak_translate.soak(tmp_path, jobs, stops=2, lines=300, seed=1) == []
+    assert capsys.readouterr().out.endswith("the same bytes, nothing left over\n")

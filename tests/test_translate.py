@@ -330,6 +330,8 @@ class Failing(Greedy):
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
         RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("std::bad_alloc"),
     ],
 )
 def test_one_sentence_that_does_not_fit_is_named(copier: Translator, error: Exception) -> None:

@@ -36,6 +36,14 @@ from nmt.options import (
 if TYPE_CHECKING:
     from nmt.results import Translation
 
+NOTED = (
+    *("format", "n_best", "scores", "alignments", "search", "length_penalty", "no_repeat_ngram", "max_length", "max_length_ratio"),
+    *("overlong", "max_source", "errors", "engine", "precision"),
+)
+"""Options of translate on which a line of output depends, but for those of one search: --continue goes on with the same."""
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+
 MANY_PICTURES = 1000
 """More are drawn, but hardly meant: each takes longer than its translation."""
 
@@ -146,7 +154,7 @@ def translate(
 
     from nmt.console import Console, replaced
     from nmt.data.text import check_counts, check_inputs, display, read_lines
-    from nmt.outputs import Layout, Traffic, count_lines, kept, make_directory, plan, repeatable, unfinished
+    from nmt.outputs import Job, Layout, Traffic, begun, check_same, count_lines, kept, make_directory, plan, repeatable, unfinished
 
     console = Console(quiet or ranks.rank() > 0, output)
     inputs = inputs or ["-"]
@@ -173,11 +181,11 @@ def translate(
         }
         if missing := [name for name, is_wanted in wanted.items() if is_wanted]:
             raise UsageError(f"--engine ctranslate2 has no {' and no '.join(missing)}; leave that out, or the engine")
-    if attention is not None:
-        make_directory(attention)
-    leads = ranks.rank() == 0  # of several processes the first reads and writes; the others need to reach the model only
-    jobs = []
-    if leads:
+
+    def planned() -> list[Job]:
+        """What is to be done; all that can be wrong with inputs and outputs is found here."""
+        if attention is not None:
+            make_directory(attention)
         check_inputs(*inputs, *([] if prefix is None else [prefix]))
         jobs = plan(inputs, output, prefix)
         if continue_:
@@ -187,10 +195,15 @@ def translate(
                 console.say(f"{output} is whole already")
             elif done:
                 console.say(f"{done:,} line{' is' if done == 1 else 's are'} done already")
-        if not jobs and ranks.size() == 1:
-            return
+        context.with_resource(begun(jobs))
+        return jobs
 
-    from nmt.allocator import keep_freed_memory
+    alone = ranks.size() == 1
+    jobs = planned() if alone else []
+    if alone and not jobs:
+        return
+
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.distributed import FOR_EVER, joined
     from nmt.results import Statistics
     from nmt.search import STRATEGIES
@@ -213,12 +226,19 @@ def translate(
         max_source=max_source,
         attention=alignments or attention is not None,
     )
-    traffic = Traffic(jobs, errors)
-    if prefix is not None and repeatable(prefix) and not traffic.streaming:
-        check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
     keep_freed_memory()
-    with joined("finished lines are kept, go on with --continue", console.say, FOR_EVER) as team:
+    few_kernels()
+    with joined(Console(quiet).say, FOR_EVER) as team:
+        if resumable and output != "-":
+            team.remedy = "start all of them again, with --continue"
         with team.together():
+            if team.leads:  # it reads and writes; the others need to reach the models only
+                jobs = jobs if alone else planned()
+                note = _note(context, [model, *(ensemble or ())], search)
+                check_same(jobs, note)
+                traffic = Traffic(jobs, errors, note)
+                if prefix is not None and repeatable(prefix) and not traffic.streaming:
+                    check_counts(display(prefix), count_lines([prefix]), " and ".join(map(display, inputs)), count_lines(inputs))
             place = str(team.device(device))
             translator = Translator.load(
                 model, ensemble or (), place, threads, not no_cache, precision if engine == "nmt" else "float32"
@@ -232,14 +252,14 @@ def translate(
         if not team.leads:
             team.serve(translator.work(options))
             return
-        if team.size > 1:
+        if not alone:
             translator.employ(team.crew, team.size)
         lines = arriving(traffic.lines()) if traffic.streaming else traffic.lines()
         prefixes = None if prefix is None else read_lines(prefix, errors)
         statistics = Statistics()
         unseen: set[str] = set()
-        translations = translator.translate(lines, options, prefixes, traffic.place)
         try:
+            translations = translator.translate(lines, options, prefixes, traffic.place)
             with console.progress("translating", "lines", traffic.total()) as progress:
                 for translation in traffic.write(translations, Layout(format == "jsonl", scores, alignments)):
                     statistics.add(translation)
@@ -253,6 +273,8 @@ def translate(
             if resumable and kept(jobs):
                 console.warn("finished lines are kept, go on with --continue")
             raise
+        finally:
+            team.dismiss()
     for message in statistics.messages():
         console.warn(message)
     if unseen and attention_format == "png":  # in an SVG text stays text, and the viewer may have other fonts
@@ -263,9 +285,18 @@ def translate(
 
 def _refuse_misfits(context: typer.Context, search: str) -> None:
     """UsageError for an option of another search on the command line; in a file it waits for its search."""
-    sampling = ("temperature", "top_k", "top_p", "min_p")
-    for word in given(context, *(sampling if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
+    for word in given(context, *(SAMPLING if search != "sample" else ()), *(("beam_size",) if search != "beam" else ())):
         raise UsageError(f"{word} is an option of --search {'beam' if word == '--beam-size' else 'sample'}, not of {search}")
+
+
+def _note(context: typer.Context, models: list[str], search: str) -> dict[str, object]:
+    """What a line of output depends on beside the line. Models are told by their weights: a run may get better ones."""
+    from nmt.checkpoint import identity
+
+    own = {"beam": ("beam_size",), "sample": ("seed", *SAMPLING), "greedy": ()}[search]
+    first, *others = [identity(Path(each)) for each in models]
+    options = {f"--{name.replace('_', '-')}": context.params[name] for name in (*NOTED, *own)}
+    return {"MODEL": first, "--ensemble": others, **options}
 
 
 def _draw(translation: "Translation", path: str) -> str:
@@ -325,10 +356,11 @@ def logprob(
     if rereadable(source) and rereadable(target):
         check_counts(display(source), count_lines([source]), display(target), count_lines([target]))
 
-    from nmt.allocator import keep_freed_memory
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.translate import Translator
 
     keep_freed_memory()
+    few_kernels()
     translator = Translator.load(model, ensemble or (), device, threads)
     console, told = Console(quiet, output), list[int]()
     pairs = _pairs(source, target, read_lines(source, errors, told.append), read_lines(target, errors, told.append))

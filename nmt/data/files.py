@@ -6,13 +6,16 @@ They are written beside their place and renamed into it, so that what has the fi
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NoReturn, TypeGuard
 
 from nmt.errors import NmtError
 
@@ -26,6 +29,13 @@ WRITTEN = {
 
 LONGEST_NAME = 255
 """Bytes, on the usual file systems."""
+
+
+MOST_JSON = 1 << 23
+"""Bytes of a JSON file of ours: what is longer was not written by nmt, and would take many times its size of memory."""
+
+MOST_BRACKETS = 100_000
+"""Of a JSON file: each object takes a hundred bytes and more."""
 
 
 def reason(error: OSError) -> str:
@@ -95,13 +105,30 @@ def made_as(directory: Path) -> Literal["data", "model", "export"] | None:
     return "model" if "checksums" in config else None
 
 
-def checksum(path: Path) -> str:
-    """The sha256 of a file's bytes."""
+@contextmanager
+def open_file(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
+    """A file of ours, to be read. NmtError where it is missing or unreadable, or has more bytes than `most`.
+
+    Nor may it be anything but a file: a pipe would be waited for, and a device may have no end.
+    """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise NmtError(f"{path}: is a {'directory' if path.is_dir() else 'pipe or device'}, not a file")
         with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            size = os.fstat(stream.fileno()).st_size
+            if most is not None and size > most:
+                raise NmtError(f"{path}: has {size:,} bytes, more than nmt writes into it ({most:,}): it is damaged, or not of nmt")
+            yield stream
+    except FileNotFoundError:
+        raise NmtError(f"{path}: no such file") from None
     except OSError as error:
         raise NmtError(f"{path}: cannot be read ({reason(error)})") from None
+
+
+def checksum(path: Path, most: int | None = None) -> str:
+    """The sha256 of a file's bytes. NmtError as `open_file` has it."""
+    with open_file(path, most) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_outside_runs(path: str | os.PathLike[str]) -> None:
@@ -209,18 +236,27 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
         raise NmtError(f"{target}: cannot be written ({reason(error)})") from None
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file. Raises NmtError that names the file, and the line where it is malformed."""
+def read_json(path: str | os.PathLike[str], most: int = MOST_JSON) -> Any:
+    """The value in a JSON file of at most `most` bytes. Raises NmtError that names the file, and the line where it is malformed."""
+    name = os.fspath(path)
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"it holds {constant}")
+
+    def number(text: str) -> float:
+        return value if math.isfinite(value := float(text)) else refuse(text)
+
+    with open_file(Path(path), most) as stream:
+        content = stream.read()
+    if content.count(b"{") + content.count(b"[") > MOST_BRACKETS:
+        raise NmtError(f"{name}: has more brackets than nmt writes into it: it is damaged, or not of nmt")
     try:
-        return json.loads(Path(path).read_bytes())
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        raise NmtError(f"{os.fspath(path)}: " + ("no such file" if missing else f"cannot be read ({reason(error)})")) from None
+        return json.loads(content, parse_float=number, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise NmtError(f"{os.fspath(path)}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
+        raise NmtError(f"{name}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
     except UnicodeDecodeError:
-        raise NmtError(f"{os.fspath(path)}: not valid JSON (not UTF-8)") from None
+        raise NmtError(f"{name}: not valid JSON (not UTF-8)") from None
     except RecursionError:
-        raise NmtError(f"{os.fspath(path)}: not valid JSON (nested too deeply)") from None
-    except ValueError:
-        raise NmtError(f"{os.fspath(path)}: not valid JSON (a number of too many digits)") from None
+        raise NmtError(f"{name}: not valid JSON (nested too deeply)") from None
+    except ValueError as error:  # a number that is none, or of thousands of digits
+        raise NmtError(f"{name}: not valid JSON ({str(error).partition(';')[0].lower()})") from None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmt.data.files import read_json
+from nmt.data.files import checksum, read_json
 from nmt.data.subword import Subword
 from nmt.errors import NmtError
 
@@ -26,6 +26,9 @@ FORMAT = 1
 
 CONTENT = ("train.*", "valid.*")
 """The files whose checksums config.json holds; those of the subword models stand with the vocabulary."""
+
+MOST_TEXT = 1 << 30
+"""Bytes of one side of a validation set, all of which is held in memory."""
 
 _OFFSET = np.dtype("<i8")
 
@@ -229,6 +232,13 @@ class Dataset:
         """The sha256 of each file of text and of shards as preprocess wrote it, by name; none in data of before there were any."""
         return dict(self.config.get("sha256", {}))
 
+    def checked(self, path: Path) -> str:
+        """The sha256 of one of its files. NmtError for one that is not as preprocess left it."""
+        found = checksum(path, MOST_TEXT if path.suffix == ".txt" else None)
+        if self.checksums.get(path.name, found) != found:
+            raise NmtError(f"{path}: is damaged: its bytes are not those that nmt preprocess wrote; copy it or preprocess again")
+        return found
+
     @property
     def languages(self) -> tuple[str | None, str | None]:
         """The codes given for source and target."""
@@ -247,7 +257,6 @@ class Dataset:
 
 
 def _subword(path: Path, sha256: str) -> Subword:
-    subword = Subword.load(path)
-    if subword.fingerprint != sha256:
+    if Subword.fingerprint_of(path) != sha256:
         raise NmtError(f"{path}: is not the subword model that this data was made with; run nmt preprocess again")
-    return subword
+    return Subword.load(path)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import sentencepiece
 
+from nmt.data.files import checksum, open_file
 from nmt.errors import NmtError
 from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 
@@ -29,6 +30,9 @@ class NoTextError(NmtError):
 
 LONGEST_LINE = 16_384
 """Bytes of the longest line that the trainer looks at; a word of 65,536 would end it."""
+
+MOST_MODEL = 1 << 29
+"""Bytes of a model file: ten million words take half of it."""
 
 TRAINER_THREADS = 16
 """Constant, since the number stands in the model file and the sums of the unigram trainer round by it."""
@@ -56,10 +60,13 @@ class Subword:
     @classmethod
     def load(cls, path: Path) -> "Subword":
         """The model in a file. Raises NmtError where it is missing, unreadable or not a model of ours."""
-        try:
-            return cls(path.read_bytes(), str(path))
-        except OSError as error:
-            raise NmtError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+        with open_file(path, MOST_MODEL) as stream:
+            return cls(stream.read(), str(path))
+
+    @staticmethod
+    def fingerprint_of(path: Path) -> str:
+        """The `fingerprint` of the model in a file, whatever else it may be: it is neither held in memory nor parsed."""
+        return checksum(path, MOST_MODEL)
 
     @functools.cached_property
     def kind(self) -> Kind:

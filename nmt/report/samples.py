@@ -76,6 +76,8 @@ def _translated(run: Run, data: Dataset | None, lines: int, device: str, threads
         run.missing.append(
             f"{dataset.path} is not the data that {run.path} was trained on; its validation text is used all the same."
         )
+    for path in (dataset.valid_source, dataset.valid_target):
+        dataset.checked(path)
     translator = Translator.load(run.path, device=device, threads=threads)
     source, reference = (list(read_lines(path, "replace")) for path in (dataset.valid_source, dataset.valid_target))
     chosen = source[:lines]
