@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nmt.data.files import writing
 from nmt.errors import NmtError
 
 BOARD = "tensorboard"
@@ -26,11 +27,14 @@ class Board:
     def __init__(self, run: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(run / BOARD), purge_step=step + 1)
+        self._place = run / BOARD
+        with writing(self._place):
+            self._writer: Any = SummaryWriter(str(self._place), purge_step=step + 1)
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Every number of a line of the log, as `train/loss`, at its update."""
-        for key, value in event.items():
-            if key != "step" and isinstance(value, int | float) and not isinstance(value, bool):
-                self._writer.add_scalar(f"{event['event']}/{key}", value, event["step"])
-        self._writer.flush()
+        with writing(self._place):
+            for key, value in event.items():
+                if key != "step" and isinstance(value, int | float) and not isinstance(value, bool):
+                    self._writer.add_scalar(f"{event['event']}/{key}", value, event["step"])
+            self._writer.flush()

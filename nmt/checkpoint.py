@@ -27,9 +27,9 @@ from torch.overrides import TorchFunctionMode
 
 import nmt
 from nmt.config import Config
-from nmt.data.files import check_directory, check_outside_runs, new_directory, read_json, reason, sync, write_json
+from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, sync, write_json, writing
 from nmt.data.subword import Subword
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NmtError, UsageError, WriteError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT, check_names, read_tensors, write_tensors
@@ -102,13 +102,14 @@ def write_config(directory: Path, config: Mapping[str, Any], source: Subword, ta
     for name, subword in ((SOURCE, source), (TARGET, target)):
         partial = directory / f".{name}.{os.getpid()}.partial"
         try:
-            subword.save(partial)
-            sync(partial)
-            os.replace(partial, directory / name)
-        except OSError as error:
+            with writing(directory / name):
+                subword.save(partial)
+                sync(partial)
+                os.replace(partial, directory / name)
+        except WriteError:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise NmtError(f"{directory / name}: cannot be written ({reason(error)})") from error
+            raise
 
 
 def save_weights(directory: Path, model: Seq2Seq) -> str:
@@ -199,21 +200,31 @@ def save_checkpoint(
 def remove_old(run: Path, keep_last: int) -> None:
     """Leaves the `keep_last` newest checkpoints of a run; the best model stands in RUN itself.
 
-    Step 0 is only there to be resumed from: it goes with the first other one.
+    Those that are only there to be resumed from, step 0 and what a stop asked for, go with the first newer one.
     """
-    kept = checkpoints(run)
-    for old in kept[:-1]:
-        if old not in kept[-keep_last:] or _step(old) == 0:
+    found = checkpoints(run)
+    passing = [old for old in found[:-1] if _step(old) == 0 or _is_of_stop(old)]
+    kept = [each for each in found if each not in passing][-keep_last:]
+    for old in found:
+        if old not in kept:
             # Renamed first: a kill in the middle of the removal leaves no half checkpoint under its own name.
             doomed = old.with_name(f".{old.name}.removed")
-            os.rename(old, doomed)
-            shutil.rmtree(doomed)
+            with writing(old):
+                os.rename(old, doomed)
+                shutil.rmtree(doomed)
+
+
+def _is_of_stop(directory: Path) -> bool:
+    """Whether an uninterrupted run would not have that checkpoint. Damaged ones are kept like any other."""
+    try:
+        return bool(read_state(directory).get("stop", False))
+    except NmtError:
+        return False
 
 
 def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Replaces what a checkpoint knows beside its tensors, in one step."""
-    path = directory / STATE
-    write_json(path, _sealed({**state, "checksums": read_state(directory)["checksums"]}))
+    """Replaces what `state` names of what a checkpoint knows beside its tensors, in one step."""
+    write_json(directory / STATE, _sealed({**read_state(directory), **state}))
 
 
 def read_state(directory: Path) -> dict[str, Any]:
@@ -359,11 +370,7 @@ def _subword(path: Path, config: Mapping[str, Any]) -> Subword:
 
 
 def _check_subword(path: Path, config: Mapping[str, Any]) -> None:
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise NmtError(f"{path}: cannot be read ({reason(error)})") from error
-    if found != config["checksums"][path.name]:
+    if checksum(path) != config["checksums"][path.name]:
         raise NmtError(f"{path}: is damaged or belongs to another model: its checksum is not the one in {path.with_name(CONFIG)}")
 
 

@@ -9,5 +9,9 @@ class NotNumbersError(NmtError):
     """A network whose probabilities are not numbers: who knows where it comes from can say more."""
 
 
+class WriteError(NmtError):
+    """A place that cannot be written: no room, no permission, or no longer there. Who knows how to go on later can say more."""
+
+
 class UsageError(NmtError):
     """Wrong usage: an unknown option or key, an impossible value, options that exclude each other. Exit 2."""

@@ -119,10 +119,10 @@ class _Run(Training):
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
-            self.log = Log(self.path / LOG, kept["log"], self.board())
+            self.log = Log(self.path / LOG, kept["log"], kept.get("log_sha256"), self.board())
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
-            self.log = Log(self.path / LOG, 0, self.board())
+            self.log = Log(self.path / LOG, board=self.board())
             self.save()
         facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch)
         self.console.say(describe(*facts))
@@ -155,7 +155,7 @@ class _Run(Training):
                     self.save()
                     due = False
             if not state.bad:
-                self.save()
+                self.save(stop=True)
         if caught:
             again = f", from {checkpoint.latest_checkpoint(self.path)}: the updates since were skipped" if state.bad else ""
             name = signal.Signals(caught[0]).name
@@ -253,8 +253,10 @@ class _Run(Training):
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             self.diverged(f"after update {self.state.step} the weights are not finite numbers")
 
-    def save(self) -> None:
+    def save(self, stop: bool = False) -> None:
         """A checkpoint of this step, if there is none, in place of the oldest. Weights that are not numbers are never saved.
+
+        With `stop` only the end of training asks for it: the run of one that goes on is in the end as if it had not been.
 
         Not for the midst of skipped updates: what weights gave them may be of no use, and would take the place of good ones.
         """
@@ -269,7 +271,7 @@ class _Run(Training):
                 state.step,
                 self.model,
                 self.optimizer,
-                self.kept(),
+                {**self.kept(), "stop": stop},
                 self.description,
                 self.dataset.source,
                 self.dataset.target,
@@ -280,7 +282,7 @@ class _Run(Training):
         """The state as a checkpoint holds it."""
         self.state.scaler = self.scaler.state_dict()
         self.state.seconds = seconds() - self.began
-        return {**dataclasses.asdict(self.state), "data": self.data, "log": self.log.size()}
+        return {**dataclasses.asdict(self.state), "data": self.data, **self.log.standing()}
 
     def keep(self) -> None:
         """The model as it is becomes the run's."""

@@ -127,7 +127,7 @@ def timeless(path: Path) -> object:
     if path.name == STATE:
         state = json.loads(path.read_text())
         del state["seconds"], state["interval"]["seconds"]
-        del state["log"], state["sha256"]  # the size of the log, in which times have more digits or fewer; of the whole
+        del state["log"], state["log_sha256"], state["sha256"]  # of the log, which has times in it; of the whole
         return state
     return path.read_bytes()
 

@@ -11,10 +11,11 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from nmt.errors import NmtError
+from nmt.errors import NmtError, WriteError
 
 WRITTEN = {
     "data": r"(config|report)\.json|(source|target)\.model|valid\.(source|target)\.txt"
@@ -28,6 +29,15 @@ WRITTEN = {
 def reason(error: OSError) -> str:
     """The system's words for an error, without number and path."""
     return (error.strerror or str(error)).lower()
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system refuses within becomes a WriteError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from error
 
 
 def beside(target: Path) -> Path:
@@ -64,9 +74,20 @@ def made_as(directory: Path) -> Literal["data", "model", "export"] | None:
 
 def checksum(path: Path) -> str:
     """The sha256 of a file's bytes."""
+    with reading(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BufferedReader]:
+    """A file that nmt wrote. NmtError where it is missing, cannot be read, or is another thing: a FIFO would be waited for."""
     try:
+        if path.exists() and not path.is_file():
+            raise NmtError(f"{path}: is {'a directory' if path.is_dir() else 'not a regular file'}")
         with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            yield stream
+    except FileNotFoundError:
+        raise NmtError(f"{path}: no such file") from None
     except OSError as error:
         raise NmtError(f"{path}: cannot be read ({reason(error)})") from None
 
@@ -126,7 +147,7 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
         partial.mkdir()
     except OSError as error:
-        raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
+        raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
     try:
         yield partial
         for parent, _, files in os.walk(partial):
@@ -145,9 +166,9 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         # A file's own message names a place that is gone now.
-        cause = error.__context__ if isinstance(error, NmtError) else error
+        cause = (error.__cause__ or error.__context__) if isinstance(error, NmtError) else error
         if cause is not None and is_full(cause):
-            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(cause)})") from None
+            raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(cause)})") from None
         raise
 
 
@@ -172,17 +193,18 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise NmtError(f"{target}: cannot be written ({reason(error)})") from None
+        raise WriteError(f"{target}: cannot be written ({reason(error)})") from None
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """The value in a JSON file. Raises NmtError that names the file, and the line where it is malformed."""
+    with reading(Path(path)) as stream:
+        content = stream.read()
     try:
-        return json.loads(Path(path).read_bytes())
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        raise NmtError(f"{os.fspath(path)}: " + ("no such file" if missing else f"cannot be read ({reason(error)})")) from None
+        return json.loads(content)
     except json.JSONDecodeError as error:
         raise NmtError(f"{os.fspath(path)}, line {error.lineno}: not valid JSON ({error.msg.lower()})") from None
     except UnicodeDecodeError:
         raise NmtError(f"{os.fspath(path)}: not valid JSON (not UTF-8)") from None
+    except (ValueError, RecursionError):
+        raise NmtError(f"{os.fspath(path)}: not JSON of ours (a number of thousands of digits, or nested too deeply)") from None

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import sentencepiece
 
+from nmt.data.files import reading
 from nmt.errors import NmtError
 from nmt.vocab import BOS, EOS, PAD, SYMBOLS, UNK
 
@@ -51,10 +52,8 @@ class Subword:
     @classmethod
     def load(cls, path: Path) -> "Subword":
         """The model in a file. Raises NmtError where it is missing, unreadable or not a model of ours."""
-        try:
-            return cls(path.read_bytes(), str(path))
-        except OSError as error:
-            raise NmtError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+        with reading(path) as stream:
+            return cls(stream.read(), str(path))
 
     @functools.cached_property
     def kind(self) -> Kind:
