@@ -27,7 +27,18 @@ from torch.overrides import TorchFunctionMode
 
 import nmt
 from nmt.config import Config
-from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, sync, write_json, writing
+from nmt.data.files import (
+    check_directory,
+    check_outside_runs,
+    checksum,
+    new_directory,
+    read_json,
+    sealed,
+    sync,
+    unsealed,
+    write_json,
+    writing,
+)
 from nmt.data.subword import Subword
 from nmt.errors import NmtError, UsageError, WriteError
 from nmt.models import build
@@ -42,6 +53,7 @@ LEFTOVER = re.compile(r"\.((\w+\.(json|model|safetensors)|step-\d+)\.\d+\.partia
 
 CONFIG, WEIGHTS, SOURCE, TARGET = "config.json", "model.safetensors", "source.model", "target.model"
 OPTIMIZER, STATE, CHECKPOINTS = "optimizer.safetensors", "state.json", "checkpoints"
+SEAL = "sha256"
 
 
 @dataclass(frozen=True)
@@ -76,9 +88,9 @@ def resolve(path: Path) -> Path:
 
 def read_config(directory: Path) -> dict[str, Any]:
     """What `directory`/config.json says, checked. NmtError if it is damaged or from a newer version."""
-    config = read_json(directory / CONFIG)
-    if not isinstance(config, dict) or not isinstance(config.get("format"), int):
-        raise NmtError(f"{directory / CONFIG}: not the configuration of a model")
+    config = _json(directory / CONFIG)
+    if not isinstance(config.get("format"), int):
+        raise NmtError(f"{directory / CONFIG}: not the configuration of a model; {HINT}")
     if config["format"] > FORMAT:
         raise NmtError(
             f"{directory}: was made by nmt {config.get('version')} in format {config['format']}; this is nmt {nmt.__version__}, "
@@ -98,7 +110,7 @@ def write_config(directory: Path, config: Mapping[str, Any], source: Subword, ta
         **{key: value for key, value in config.items() if key not in ("format", "version", "checksums", "sha256")},
         "checksums": {SOURCE: source.fingerprint, TARGET: target.fingerprint},
     }
-    write_json(directory / CONFIG, _sealed(whole))
+    write_json(directory / CONFIG, sealed(whole, SEAL))
     for name, subword in ((SOURCE, source), (TARGET, target)):
         partial = directory / f".{name}.{os.getpid()}.partial"
         try:
@@ -193,7 +205,7 @@ def save_checkpoint(
     with new_directory(directory, overwrite=False) as partial:
         checksum = save_model(partial, model, config, source, target)
         moments = write_tensors(partial / OPTIMIZER, _moments(model, optimizer), checksum)
-        write_json(partial / STATE, _sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}))
+        write_json(partial / STATE, sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}, SEAL))
     return directory
 
 
@@ -224,16 +236,27 @@ def _is_of_stop(directory: Path) -> bool:
 
 def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
     """Replaces what `state` names of what a checkpoint knows beside its tensors, in one step."""
-    write_json(directory / STATE, _sealed({**read_state(directory), **state}))
+    write_json(directory / STATE, sealed({**read_state(directory), **state}, SEAL))
 
 
 def read_state(directory: Path) -> dict[str, Any]:
     """What `save_checkpoint` was given as `state`, and the checksums of the tensor files."""
+    return _unsealed(directory / STATE, _json(directory / STATE))
+
+
+def _json(path: Path) -> dict[str, Any]:
     try:
-        state = read_json(directory / STATE)
-        if not isinstance(state, dict):
-            raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
-        return _unsealed(directory / STATE, state)
+        value = read_json(path)
+    except NmtError as error:
+        raise NmtError(f"{error}; {HINT}") from error
+    if not isinstance(value, dict):
+        raise NmtError(f"{path}: is damaged: not what nmt writes; {HINT}")
+    return value
+
+
+def _unsealed(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return unsealed(path, value, SEAL)
     except NmtError as error:
         raise NmtError(f"{error}; {HINT}") from error
 
@@ -338,19 +361,6 @@ def mean(members: Sequence[Path]) -> dict[str, Tensor]:
 def _step(path: Path) -> int | None:
     match = re.fullmatch(r"step-(\d+)", path.name)
     return int(match[1]) if match and path.is_dir() else None
-
-
-def _sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """`value` with its own checksum."""
-    return {**value, "sha256": hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}
-
-
-def _unsealed(path: Path, value: dict[str, Any]) -> dict[str, Any]:
-    """The inverse; NmtError if anything was changed."""
-    claimed = value.pop("sha256", None)
-    if _sealed(value)["sha256"] != claimed:
-        raise NmtError(f"{path}: is damaged or was edited: it does not have the checksum it was written with")
-    return value
 
 
 def _identity(config: Mapping[str, Any]) -> str:

@@ -53,7 +53,6 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
         raise NmtError(f"{path}: cannot be made ({reason(error)})") from error
-    place = os.fstat(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,8 +64,6 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
             _make_room(path, resume, overwrite)
         yield
     except WriteError as error:
-        if not path.is_dir() or not os.path.samestat(place, path.stat()):
-            raise NmtError(f"{error}: {path} was moved or deleted while it was trained in; move it back") from error
         newest = latest_checkpoint(path)
         where = f" from {newest}" if newest else ""
         raise NmtError(f"{error}: nothing that was saved is lost; once it can be, go on{where} with --resume") from error
@@ -127,17 +124,28 @@ class Log:
         a checkpoint that does not know it). `board` is told all events too.
         """
         self._path, self._board, self._sum = path, board, hashlib.sha256()
+        self._run = path.parent.stat()
         if not (path.exists() or path.is_symlink()):
             return
-        with reading(path) as stream:
-            before = stream.read(size)
-        self._sum.update(before)
-        if len(before) < size or sha256 not in (None, self._sum.hexdigest()):
-            raise NmtError(f"{path}: is damaged or was edited; to go on without the lines so far, move it to another place")
+        try:
+            with reading(path) as stream:
+                before = stream.read(size)
+            self._sum.update(before)
+            if len(before) < size or sha256 not in (None, self._sum.hexdigest()):
+                raise NmtError(f"{path}: is damaged or was edited")
+        except NmtError as error:
+            raise NmtError(f"{error}; to go on without the lines so far, move it to another place") from error
         with writing(path):
             os.truncate(path, size)
 
+    def check_place(self) -> None:
+        """NmtError where the run is no longer where it was: what is there now, if anything, is another's."""
+        run = self._path.parent
+        if not run.is_dir() or not os.path.samestat(self._run, run.stat()):
+            raise NmtError(f"{run}: was moved or deleted while it was trained in; move it back, then go on with --resume")
+
     def write(self, event: Mapping[str, Any]) -> None:
+        self.check_place()
         line = json.dumps({key: _finite(value) for key, value in event.items()}, allow_nan=False) + "\n"
         with writing(self._path), open(self._path, "ab") as stream:
             stream.write(line.encode())
@@ -147,6 +155,7 @@ class Log:
 
     def standing(self) -> dict[str, int | str]:
         """What a checkpoint keeps of the lines so far, which are now safe on the disk: their bytes and checksum."""
+        self.check_place()
         size = 0
         if self._path.exists():
             with writing(self._path):

@@ -249,9 +249,11 @@ class _Run(Training):
         self.console.say(f"{event} after update {state.step:,}: {told}{' (best)' if improved else ''}")
 
     def check_finite(self) -> None:
-        """NmtError for weights that are not numbers."""
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            self.diverged(f"after update {self.state.step} the weights are not finite numbers")
+        """NmtError for weights that are not numbers, or an optimizer that remembers what is none."""
+        moments = (moment for kept in self.optimizer.state.values() for moment in kept.values())
+        for what, tensors in (("weights", self.model.parameters()), ("optimizer's moments", moments)):
+            if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+                self.diverged(f"after update {self.state.step} the {what} are not finite numbers")
 
     def save(self, stop: bool = False) -> None:
         """A checkpoint of this step, if there is none, in place of the oldest. Weights that are not numbers are never saved.
@@ -287,6 +289,7 @@ class _Run(Training):
     def keep(self) -> None:
         """The model as it is becomes the run's."""
         self.check_finite()
+        self.log.check_place()
         checkpoint.save_weights(self.path, self.model)
 
     def finish(self) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -194,6 +194,19 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise WriteError(f"{target}: cannot be written ({reason(error)})") from None
+
+
+def sealed(value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """`value` with its own checksum as `key`."""
+    return {**value, key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}
+
+
+def unsealed(path: Path, value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The inverse, for what was read from `path`. NmtError if anything was changed."""
+    content = {name: part for name, part in value.items() if name != key}
+    if sealed(content, key)[key] != value.get(key):
+        raise NmtError(f"{path}: is damaged or was edited: it does not have the checksum it was written with")
+    return content
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
