@@ -40,7 +40,7 @@ from nmt.data.files import (
     writing,
 )
 from nmt.data.subword import Subword
-from nmt.errors import NmtError, UsageError, WriteError
+from nmt.errors import NewerError, NmtError, UsageError, WriteError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT, check_names, read_tensors, write_tensors
@@ -87,12 +87,12 @@ def resolve(path: Path) -> Path:
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """What `directory`/config.json says, checked. NmtError if it is damaged or from a newer version."""
+    """What `directory`/config.json says, checked. NmtError if it is damaged, NewerError from a newer version."""
     config = _json(directory / CONFIG)
     if not isinstance(config.get("format"), int):
         raise NmtError(f"{directory / CONFIG}: not the configuration of a model; {HINT}")
     if config["format"] > FORMAT:
-        raise NmtError(
+        raise NewerError(
             f"{directory}: was made by nmt {config.get('version')} in format {config['format']}; this is nmt {nmt.__version__}, "
             f"which reads formats up to {FORMAT}: install a newer nmt"
         )

@@ -9,6 +9,10 @@ class NotNumbersError(NmtError):
     """A network whose probabilities are not numbers: who knows where it comes from can say more."""
 
 
+class NewerError(NmtError):
+    """What a newer nmt made: whatever else is there, it is not to be written over."""
+
+
 class WriteError(NmtError):
     """A place that cannot be written: no room, no permission, or no longer there. Who knows how to go on later can say more."""
 

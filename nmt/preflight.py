@@ -12,7 +12,7 @@ from nmt.config import Config
 from nmt.data.batching import batches
 from nmt.data.files import checksum, made_as, read_json
 from nmt.data.shards import CONTENT, REPORT, Dataset
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NewerError, NmtError, UsageError
 from nmt.models import BACKENDS
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT
@@ -84,6 +84,8 @@ def settings_of(run: Path) -> Config | None:
         return None
     try:
         return Config.from_dict(read_config(run))
+    except NewerError:
+        raise
     except NmtError:
         if newest is None:
             raise

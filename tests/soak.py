@@ -283,6 +283,7 @@ def main() -> int:
     parser.add_argument("--updates", type=int, help="of each training (default: 8 a break)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, by what is started here too
     place = Path(tempfile.mkdtemp(prefix="soak-"))
     data = dataset(place / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
     updates = given.updates or 8 * given.breaks
