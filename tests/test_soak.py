@@ -13,7 +13,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return dataset(tmp_path_factory.mktemp("soak") / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
 
 
-@pytest.mark.parametrize(("how", "backend", "breaks"), [("kill", "rnn", 2), ("signal", "transformer", 3), ("disk", "rnn", 3)])
+@pytest.mark.parametrize(("how", "backend", "breaks"), [("kill", "rnn", 2), ("signal", "transformer", 2), ("disk", "rnn", 2)])
 def test_a_few_breaks_change_nothing(
     how: How, backend: str, breaks: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
