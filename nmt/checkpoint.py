@@ -27,9 +27,19 @@ from torch.overrides import TorchFunctionMode
 
 import nmt
 from nmt.config import Config
-from nmt.data.files import check_directory, check_outside_runs, new_directory, read_json, reason, sync, write_json
+from nmt.data.files import (
+    check_directory,
+    check_outside_runs,
+    new_directory,
+    read_json,
+    sealed,
+    sync,
+    unsealed,
+    write_json,
+    writing,
+)
 from nmt.data.subword import Subword
-from nmt.errors import NmtError, UsageError
+from nmt.errors import NewerError, NmtError, UsageError, WriteError
 from nmt.models import build
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT, count_tensors, read_tensors, stored_checksum, write_tensors
@@ -45,6 +55,7 @@ LEFTOVER = re.compile(r"\.((\w+\.(json|model|safetensors)|step-\d+)\.\d+\.partia
 
 CONFIG, WEIGHTS, SOURCE, TARGET = "config.json", "model.safetensors", "source.model", "target.model"
 OPTIMIZER, STATE, CHECKPOINTS = "optimizer.safetensors", "state.json", "checkpoints"
+SEAL = "sha256"
 
 
 @dataclass(frozen=True)
@@ -78,12 +89,12 @@ def resolve(path: Path) -> Path:
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """What `directory`/config.json says, checked. NmtError if it is damaged or from a newer version."""
-    config = read_json(directory / CONFIG)
-    if not isinstance(config, dict) or not isinstance(config.get("format"), int):
-        raise NmtError(f"{directory / CONFIG}: not the configuration of a model")
+    """What `directory`/config.json says, checked. NmtError if it is damaged, NewerError from a newer version."""
+    config = _json(directory / CONFIG)
+    if not isinstance(config.get("format"), int):
+        raise NmtError(f"{directory / CONFIG}: not the configuration of a model; {HINT}")
     if config["format"] > FORMAT:
-        raise NmtError(
+        raise NewerError(
             f"{directory}: was made by nmt {config.get('version')} in format {config['format']}; this is nmt {nmt.__version__}, "
             f"which reads formats up to {FORMAT}: install a newer nmt"
         )
@@ -105,17 +116,18 @@ def write_config(directory: Path, config: Mapping[str, Any], source: Subword, ta
         **{key: value for key, value in config.items() if key not in ("format", "version", "checksums", "sha256")},
         "checksums": {SOURCE: source.fingerprint, TARGET: target.fingerprint},
     }
-    write_json(directory / CONFIG, _sealed(whole))
+    write_json(directory / CONFIG, sealed(whole, SEAL))
     for name, subword in ((SOURCE, source), (TARGET, target)):
         partial = directory / f".{name}.{os.getpid()}.partial"
         try:
-            subword.save(partial)
-            sync(partial)
-            os.replace(partial, directory / name)
-        except OSError as error:
+            with writing(directory / name):
+                subword.save(partial)
+                sync(partial)
+                os.replace(partial, directory / name)
+        except WriteError:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise NmtError(f"{directory / name}: cannot be written ({reason(error)})") from error
+            raise
 
 
 def save_weights(directory: Path, model: Seq2Seq) -> str:
@@ -216,37 +228,58 @@ def save_checkpoint(
     with new_directory(directory, overwrite=False) as partial:
         checksum = save_model(partial, model, config, source, target)
         moments = write_tensors(partial / OPTIMIZER, _moments(model, optimizer), checksum)
-        write_json(partial / STATE, _sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}))
+        write_json(partial / STATE, sealed({**state, "checksums": {WEIGHTS: checksum, OPTIMIZER: moments}}, SEAL))
     return directory
 
 
 def remove_old(run: Path, keep_last: int) -> None:
     """Leaves the `keep_last` newest checkpoints of a run; the best model stands in RUN itself.
 
-    Step 0 is only there to be resumed from: it goes with the first other one.
+    Those that are only there to be resumed from, step 0 and what a stop asked for, go with the first newer one.
     """
-    kept = checkpoints(run)
-    for old in kept[:-1]:
-        if old not in kept[-keep_last:] or _step(old) == 0:
+    found = checkpoints(run)
+    passing = [old for old in found[:-1] if _step(old) == 0 or _is_of_stop(old)]
+    kept = [each for each in found if each not in passing][-keep_last:]
+    for old in found:
+        if old not in kept:
             # Renamed first: a kill in the middle of the removal leaves no half checkpoint under its own name.
             doomed = old.with_name(f".{old.name}.removed")
-            os.rename(old, doomed)
-            shutil.rmtree(doomed)
+            with writing(old):
+                os.rename(old, doomed)
+                shutil.rmtree(doomed)
+
+
+def _is_of_stop(directory: Path) -> bool:
+    """Whether an uninterrupted run would not have that checkpoint. Damaged ones are kept like any other."""
+    try:
+        return bool(read_state(directory).get("stop", False))
+    except NmtError:
+        return False
 
 
 def rewrite_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Replaces what a checkpoint knows beside its tensors, in one step."""
-    path = directory / STATE
-    write_json(path, _sealed({**state, "checksums": read_state(directory)["checksums"]}))
+    """Replaces what `state` names of what a checkpoint knows beside its tensors, in one step."""
+    write_json(directory / STATE, sealed({**read_state(directory), **state}, SEAL))
 
 
 def read_state(directory: Path) -> dict[str, Any]:
     """What `save_checkpoint` was given as `state`, and the checksums of the tensor files."""
+    return _unsealed(directory / STATE, _json(directory / STATE))
+
+
+def _json(path: Path) -> dict[str, Any]:
     try:
-        state = read_json(directory / STATE, MOST_STATE)
-        if not isinstance(state, dict):
-            raise NmtError(f"{directory / STATE}: not the state of a checkpoint")
-        return _unsealed(directory / STATE, state)
+        value = read_json(path, MOST_STATE)
+    except NmtError as error:
+        raise NmtError(f"{error}; {HINT}") from error
+    if not isinstance(value, dict):
+        raise NmtError(f"{path}: is damaged: not what nmt writes; {HINT}")
+    return value
+
+
+def _unsealed(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return unsealed(path, value, SEAL)
     except NmtError as error:
         raise NmtError(f"{error}; {HINT}") from error
 
@@ -348,19 +381,6 @@ def mean(members: Sequence[Path]) -> dict[str, Tensor]:
 def _step(path: Path) -> int | None:
     match = re.fullmatch(r"step-(\d+)", path.name)
     return int(match[1]) if match and path.is_dir() else None
-
-
-def _sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """`value` with its own checksum."""
-    return {**value, "sha256": hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}
-
-
-def _unsealed(path: Path, value: dict[str, Any]) -> dict[str, Any]:
-    """The inverse; NmtError if anything was changed."""
-    claimed = value.pop("sha256", None)
-    if _sealed(value)["sha256"] != claimed:
-        raise NmtError(f"{path}: is damaged or was edited: it does not have the checksum it was written with")
-    return value
 
 
 def _identity(config: Mapping[str, Any]) -> str:

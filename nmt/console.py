@@ -22,6 +22,11 @@ WIDE = 100
 """Columns of a terminal that has room for a bar."""
 
 
+def date() -> float:
+    """Seconds since 1970, by the machine's clock, which may be set: for people only."""
+    return time.time()
+
+
 def seconds() -> float:
     """The clock: seconds from an arbitrary start, never going back. The rest of the program measures time with this."""
     return time.monotonic()

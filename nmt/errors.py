@@ -13,5 +13,13 @@ class OneOfManyError(NmtError):
     """What went wrong in one of several processes, with its number: no other one can tell it."""
 
 
+class NewerError(NmtError):
+    """What a newer nmt made: whatever else is there, it is not to be written over."""
+
+
+class WriteError(NmtError):
+    """A place that cannot be written: no room, no permission, or no longer there. Who knows how to go on later can say more."""
+
+
 class UsageError(NmtError):
     """Wrong usage: an unknown option or key, an impossible value, options that exclude each other. Exit 2."""

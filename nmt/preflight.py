@@ -11,14 +11,11 @@ from nmt.checkpoint import CONFIG, WEIGHTS, assign, latest_checkpoint, load_mode
 from nmt.config import Config
 from nmt.data.batching import batches
 from nmt.data.files import made_as, read_json
-from nmt.data.shards import CONTENT, Dataset
-from nmt.errors import NmtError, UsageError
+from nmt.data.shards import CONTENT, REPORT, Dataset
+from nmt.errors import NewerError, NmtError, UsageError
 from nmt.models import BACKENDS
 from nmt.models.base import Seq2Seq
 from nmt.tensors import HINT
-
-REPORT = "report.json"
-"""Of preprocess, in DATA, and copied into the run."""
 
 MAY_CHANGE = (
     *("max_steps", "max_epochs", "max_minutes", "patience"),
@@ -71,6 +68,7 @@ def examined(dataset: Dataset, config: Config) -> tuple[str, Any]:
     """The fingerprint and the report of the data. NmtError where it is damaged, or holds a pair that is longer than an update."""
     found = fingerprint(dataset)
     batches(dataset.train.lengths, config.train.batch_tokens, seed=config.train.seed, epoch=0)  # refuses a pair above the budget
+    dataset.checked(dataset.path / REPORT)
     return found, read_json(dataset.path / REPORT)
 
 
@@ -86,6 +84,8 @@ def settings_of(run: Path) -> Config | None:
         return None
     try:
         return Config.from_dict(read_config(run))
+    except NewerError:
+        raise
     except NmtError:
         if newest is None:
             raise
@@ -133,9 +133,8 @@ def fingerprint(dataset: Dataset) -> str:
     """A checksum of the files that training reads. NmtError for one that is not as preprocess left it."""
     total = hashlib.sha256()
     for path in sorted(path for pattern in (*CONTENT, "*.model") for path in dataset.path.glob(pattern)):
-        found = dataset.checked(path)
         total.update(path.name.encode())
-        total.update(bytes.fromhex(found))
+        total.update(bytes.fromhex(dataset.checked(path)))
     return total.hexdigest()
 
 

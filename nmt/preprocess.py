@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import nmt
 from nmt.data.corpus import REASONS, Corpus, Drops, Pair, Pairs, TextFilter
 from nmt.data.encode import Encoder, Split, write_train, write_valid
-from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, write_json
+from nmt.data.files import check_directory, check_outside_runs, checksum, new_directory, read_json, sealed, write_json
 from nmt.data.report import Report, SideStatistics
-from nmt.data.shards import CONTENT, FORMAT
+from nmt.data.shards import CONTENT, FORMAT, REPORT, SEAL
 from nmt.data.subword import LONGEST_LINE, Kind, Normalization, NoTextError, Recipe, Subword, Trained, train_subword
 from nmt.data.text import Errors, check_inputs
 from nmt.errors import NmtError, UsageError
@@ -187,10 +187,11 @@ def preprocess(options: Options, voice: Voice) -> Report:
         shutil.rmtree(spool)
         vocabulary.source.save(directory / "source.model")
         vocabulary.target.save(directory / "target.model")
-        checksums = {path.name: checksum(path) for pattern in CONTENT for path in sorted(directory.glob(pattern))}
-        write_json(directory / "config.json", {**_config(train, valid, vocabulary, options), "sha256": checksums})
         report = _report(survey, train, valid, replaced, repeated, sides, vocabulary, options)
-        write_json(directory / "report.json", report.values)
+        write_json(directory / REPORT, report.values)
+        checksums = {path.name: checksum(path) for pattern in (*CONTENT, REPORT) for path in sorted(directory.glob(pattern))}
+        config = {**_config(train, valid, vocabulary, options), "sha256": checksums}
+        write_json(directory / "config.json", sealed(config, SEAL))
     return report
 
 

@@ -6,6 +6,7 @@ and on demand tensorboard/.
 
 import dataclasses
 import fcntl
+import hashlib
 import itertools
 import json
 import math
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.board import BOARD, EVENTS, Board
-from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, remove_leftovers, stranger
-from nmt.data.files import check_outside_runs, made_as, open_file, reason, sync
-from nmt.errors import NmtError
+from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, latest_checkpoint, remove_leftovers, stranger
+from nmt.data.files import check_outside_runs, made_as, open_file, reason, sync, writing
+from nmt.errors import NmtError, WriteError
 
 LOG, REPORT = "log.jsonl", "report.json"
 OURS = (CONFIG, SOURCE, TARGET, WEIGHTS, LOG, REPORT, BOARD, CHECKPOINTS)
@@ -44,7 +45,8 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     """Makes RUN if need be, and holds it against other processes; a process that dies holds nothing.
 
     NmtError where it is another's or data, cannot be written, holds something without leave to resume or overwrite (and then only
-    what runs hold is removed, of nothing but a run), or is to be resumed and is no run.
+    what runs hold is removed, of nothing but a run), or is to be resumed and is no run. What could not be written meanwhile is an
+    NmtError that says how to go on.
     """
     check_outside_runs(path)
     if resume and not path.is_dir():
@@ -61,8 +63,13 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
             raise NmtError(f"{path}: another process is training there; wait for it, or choose another place") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise NmtError(f"{path}: cannot be written (permission denied)")
-        _make_room(path, resume, overwrite)
+        with writing(path):
+            _make_room(path, resume, overwrite)
         yield
+    except WriteError as error:
+        newest = latest_checkpoint(path)
+        where = f" from {newest}" if newest else ""
+        raise NmtError(f"{error}: nothing that was saved is lost; once it can be, go on{where} with --resume") from error
     finally:
         os.close(descriptor)
 
@@ -113,31 +120,51 @@ def _delete(path: Path) -> None:
 class Log:
     """RUN/log.jsonl: one JSON object a line; what is not a finite number is null."""
 
-    def __init__(self, path: Path, size: int, board: Board | None = None) -> None:
+    def __init__(self, path: Path, size: int = 0, sha256: str | None = None, board: Board | None = None) -> None:
         """Goes on after the first `size` bytes; what a checkpoint does not know of belongs to updates that are lost.
 
-        `board` is told all events too.
+        Where there is no log it begins here. NmtError for one that does not have these bytes, whose checksum is `sha256` (None: of
+        a checkpoint that does not know it). `board` is told all events too.
         """
-        self._path, self._board = path, board
-        if path.exists():
-            os.truncate(path, min(size, path.stat().st_size))
+        self._path, self._board, self._sum = path, board, hashlib.sha256()
+        self._run = path.parent.stat()
+        if not (path.exists() or path.is_symlink()):
+            return
+        try:
+            with open_file(path) as stream:
+                before = stream.read(size)
+            self._sum.update(before)
+            if len(before) < size or sha256 not in (None, self._sum.hexdigest()):
+                raise NmtError(f"{path}: is damaged or was edited")
+        except NmtError as error:
+            raise NmtError(f"{error}; to go on without the lines so far, move it to another place") from error
+        with writing(path):
+            os.truncate(path, size)
+
+    def check_place(self) -> None:
+        """NmtError where the run is no longer where it was: what is there now, if anything, is another's."""
+        run = self._path.parent
+        if not run.is_dir() or not os.path.samestat(self._run, run.stat()):
+            raise NmtError(f"{run}: was moved or deleted while it was trained in; move it back, then go on with --resume")
 
     def write(self, event: Mapping[str, Any]) -> None:
+        self.check_place()
         line = json.dumps({key: _finite(value) for key, value in event.items()}, allow_nan=False) + "\n"
-        try:
-            with open(self._path, "ab") as stream:
-                stream.write(line.encode())
-        except OSError as error:
-            raise NmtError(f"{self._path}: cannot be written ({reason(error)})") from error
+        with writing(self._path), open(self._path, "ab") as stream:
+            stream.write(line.encode())
+        self._sum.update(line.encode())
         if self._board is not None:
             self._board.write(event)
 
-    def size(self) -> int:
-        """Bytes so far, now safe on the disk."""
-        if not self._path.exists():
-            return 0
-        sync(self._path)
-        return self._path.stat().st_size
+    def standing(self) -> dict[str, int | str]:
+        """What a checkpoint keeps of the lines so far, which are now safe on the disk: their bytes and checksum."""
+        self.check_place()
+        size = 0
+        if self._path.exists():
+            with writing(self._path):
+                sync(self._path)
+            size = self._path.stat().st_size
+        return {"log": size, "log_sha256": self._sum.hexdigest()}
 
 
 def read_log(run: Path) -> tuple[list[dict[str, Any]], str | None]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def deferred(tell: Callable[[str], None]) -> Iterator[list[int]]:
-    """The numbers of the signals that came. A second one acts at once, as it would have without this.
+    """The numbers of the signals that came. A second one acts at once, as it would have without this; one to be ignored still is.
 
     Only the main thread can catch signals; in another the list stays empty.
     """
@@ -16,7 +16,9 @@ def deferred(tell: Callable[[str], None]) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
-    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
+    found = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
+    # A shell has what a script starts with & ignore Ctrl-C, and there is nobody to stop then.
+    before = {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
 
     def restore() -> None:
         for number, handler in before.items():

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.data.files import reason, sync
-from nmt.errors import NmtError
+from nmt.errors import NmtError, WriteError
 
 MOST_HEADER = 1 << 23
 """Bytes of the header of a file, which names its tensors, some hundreds. To read it takes several times as much memory."""
@@ -44,9 +45,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], owner: str) -> str:
         sync(path.parent)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise NmtError(f"{path}: cannot be written ({why})") from error
+        cause = error if isinstance(error, OSError) else _system_error(error)
+        raise WriteError(f"{path}: cannot be written ({reason(cause)})") from cause
     return checksum
+
+
+def _system_error(error: SafetensorError) -> OSError:
+    """What safetensors was told by the system, whose number it has at the end of its own words."""
+    number = re.search(r"os error (\d+)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def known_name(path: Path, stream: BinaryIO) -> str:

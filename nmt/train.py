@@ -137,20 +137,20 @@ class _Run(Training):
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
-            self.log = self.opened_log(kept["log"])
+            self.log = self.opened_log(kept["log"], kept.get("log_sha256"))
             self.console.say(f"going on after update {self.state.step:,} ({newest})")
         else:
-            self.log = self.opened_log(0)
+            self.log = self.opened_log()
             if self.team.leads:
                 self.save()
         facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch, self.team.size)
         self.console.say(describe(*facts))
 
-    def opened_log(self, size: int) -> Log | None:
+    def opened_log(self, size: int = 0, sha256: str | None = None) -> Log | None:
         """The log, of which so many bytes are kept; None where another process writes it."""
         if not self.team.leads:
             return None
-        return Log(self.path / LOG, size, Board(self.path, self.state.step) if self.settings.tensorboard else None)
+        return Log(self.path / LOG, size, sha256, Board(self.path, self.state.step) if self.settings.tensorboard else None)
 
     def note(self, event: Mapping[str, Any]) -> None:
         """A line of the log."""
@@ -182,7 +182,7 @@ class _Run(Training):
                     self.team.lead(self.save)
                     due = False
             if not state.bad:
-                self.team.lead(self.save)
+                self.team.lead(lambda: self.save(stop=True))
             signalled = signalled or self.signalled(caught)
         if signalled:
             again = f", from {checkpoint.latest_checkpoint(self.path)}: the updates since were skipped" if state.bad else ""
@@ -281,12 +281,16 @@ class _Run(Training):
         self.console.say(f"{event} after update {state.step:,}: {told}{' (best)' if improved else ''}")
 
     def check_finite(self) -> None:
-        """NmtError for weights that are not numbers."""
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            self.diverged(f"after update {self.state.step} the weights are not finite numbers")
+        """NmtError for weights that are not numbers, or an optimizer that remembers what is none."""
+        moments = (moment for kept in self.optimizer.state.values() for moment in kept.values())
+        for what, tensors in (("weights", self.model.parameters()), ("optimizer's moments", moments)):
+            if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+                self.diverged(f"after update {self.state.step} the {what} are not finite numbers")
 
-    def save(self) -> None:
+    def save(self, stop: bool = False) -> None:
         """A checkpoint of this step, if there is none, in place of the oldest. Weights that are not numbers are never saved.
+
+        With `stop` only the end of training asks for it: the run of one that goes on is in the end as if it had not been.
 
         Not for the midst of skipped updates: what weights gave them may be of no use, and would take the place of good ones.
         """
@@ -301,7 +305,7 @@ class _Run(Training):
                 state.step,
                 self.model,
                 self.optimizer,
-                self.kept(),
+                {**self.kept(), "stop": stop},
                 self.description,
                 self.dataset.source,
                 self.dataset.target,
@@ -312,11 +316,13 @@ class _Run(Training):
         """The state as a checkpoint holds it."""
         self.state.scaler = self.scaler.state_dict()
         self.state.seconds = seconds() - self.began
-        return {**dataclasses.asdict(self.state), "data": self.data, "log": self.log.size() if self.log else 0}
+        return {**dataclasses.asdict(self.state), "data": self.data, **(self.log.standing() if self.log else {})}
 
     def keep(self) -> None:
         """The model as it is becomes the run's."""
         self.check_finite()
+        if self.log is not None:
+            self.log.check_place()
         checkpoint.save_weights(self.path, self.model)
 
     def finish(self) -> None:

@@ -1,10 +1,14 @@
-"""Trains untouched, then the same with `kill -9` at many moments and `--resume` after each, and compares all files of the two.
+"""Trains untouched, then the same broken off many times, with `--resume` after each, and compares all files of the two.
 
-    make soak                              50 kills of each backend (8 minutes)
-    python -m tests.soak --kills 5 rnn     fewer, of one
+    make soak                                          50 breaks of each kind, of each backend (30 minutes)
+    python -m tests.soak --breaks 5 --by signal rnn    fewer, of one kind, of one backend
+
+by kill    SIGKILL
+by signal  Ctrl-C or SIGTERM, once or twice: it must leave with 130 or 143
+by disk    a full disk: RUN lies on one that grows by a little for each life, which must end with one line (for root)
 
 Dropout, accumulation and BPE-dropout are on. The moments are random, and aimed: at the start, at saves, at the end. Prints a line a
-kill and a verdict a backend; the exit code is 1 where anything differs, and the files are kept then.
+break and a verdict a training; the exit code is 1 where anything differs, and the files are kept then.
 """
 
 import argparse
@@ -12,14 +16,19 @@ import glob
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import typing
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nmt.checkpoint import STATE, latest_checkpoint
 from nmt.run import LOG
@@ -37,6 +46,14 @@ PLACES = {
 AIMS = ("at the start", "anywhere", *PLACES)
 PATIENCE = 12
 """Updates in which what an aim waits for has to come; then the kill comes without it."""
+
+TOLD = re.compile(
+    r"nmt: error: \S+: cannot be written \(no space left on device\): nothing that was saved is lost; "
+    r"once it can be, go on (from \S+ )?with --resume\n"
+)
+"""All that a full disk may say."""
+
+How = Literal["kill", "signal", "disk"]
 
 TIMES = ("seconds", "tokens_per_second")
 SAVE_EVERY, VALID_EVERY, LOG_EVERY = 5, 7, 2  # no two together for long: an interval of the log lasts over kills and saves
@@ -94,14 +111,30 @@ class Life:
             raise RuntimeError(f"nmt train ended with {self.process.returncode}: {errors.strip()}")
         return errors
 
-    def kill(self) -> bool:
-        """Whether it was alive still. RuntimeError where it had ended, and not well."""
+    def kill(self) -> str | None:
+        """How, if it was alive still. RuntimeError where it had ended, and not well."""
         if self.process.poll() is not None:
             self.end()
-            return False
+            return None
         self.process.kill()
         self.process.communicate()
-        return True
+        return "SIGKILL"
+
+    def stop(self, chance: random.Random) -> str | None:
+        """By what signals, if it was alive still. RuntimeError where it does not end as these say, and without a word."""
+        number = chance.choice((signal.SIGINT, signal.SIGTERM))
+        times = chance.choice((1, 1, 2))
+        for _ in range(times):
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+                time.sleep(chance.uniform(0, 0.03))
+        errors = self.process.communicate()[1]
+        if self.process.returncode == 0 and not errors:
+            return None
+        early = self.process.returncode == -number  # before Python, or nmt, was there to catch it
+        if (self.process.returncode != 128 + number and not early) or errors:
+            raise RuntimeError(f"{number.name} ended nmt train with {self.process.returncode}: {errors.strip()}")
+        return f"{times} {number.name}{', before it could be caught' if early else ''}"
 
 
 def last_logged(run: Path) -> int:
@@ -127,7 +160,7 @@ def timeless(path: Path) -> object:
     if path.name == STATE:
         state = json.loads(path.read_text())
         del state["seconds"], state["interval"]["seconds"]
-        del state["log"], state["sha256"]  # the size of the log, in which times have more digits or fewer; of the whole
+        del state["log"], state["log_sha256"], state["sha256"]  # of the log, which has times in it; of the whole
         return state
     return path.read_bytes()
 
@@ -140,61 +173,123 @@ def differences(whole: Path, killed: Path) -> list[str]:
     return found + [f"{name}: differs" for name in files if timeless(whole / name) != timeless(killed / name)]
 
 
-def soak(data: Path, place: Path, backend: str, kills: int, updates: int, seed: int) -> list[str]:
-    """Both trainings, in the new directory `place`; what is wrong at their end, nothing where all is well."""
-    chance = random.Random(f"{seed} {backend}")
-    whole, killed, temporary = (place / name for name in ("whole", "killed", "temporary"))
-    temporary.mkdir(parents=True)
-    untouched = Life(command(data, whole, backend, updates), whole, temporary)
-    while untouched.process.poll() is None and untouched.reached() < 0:
-        time.sleep(0.01)
-    startup = time.monotonic() - untouched.began
-    untouched.end()
-    usual = set(temporary.iterdir())  # torch keeps a directory there
-    at_end = max(1, kills // 10)
-    marks = sorted(chance.randint(0, updates) for _ in range(kills - at_end)) + [updates] * at_end
-    words = command(data, killed, backend, updates)
-    counts: Counter[str] = Counter()
-    number, ended = 0, False
-    while number < kills:
-        mark = marks[number]
-        # A run that has ended is killed too: where it is resumed all the same, which must change nothing.
-        aim = "at the start" if ended else "at the end" if mark == updates else chance.choice(AIMS)
-        life = Life(words, killed, temporary)
-        life.wait(aim, mark, chance, startup)
-        reached, lived = max(0, life.reached()), time.monotonic() - life.began
-        if not life.kill():
-            ended = True
-            continue
-        number += 1
-        left = left_behind(killed) if killed.exists() else []
-        newest = latest_checkpoint(killed)
-        counts["left something half done" if left else "left nothing"] += 1
+class Soak:
+    """Both trainings, in the new directory `place`."""
+
+    def __init__(self, data: Path, place: Path, backend: str, how: How, breaks: int, updates: int, seed: int) -> None:
+        self.title, self.breaks, self.updates = f"{backend} by {how}", breaks, updates
+        self.chance = random.Random(f"{seed} {backend} {how}")
+        self.whole, self.broken, self.temporary = (place / name for name in ("untouched/run", "broken/run", "temporary"))
+        for folder in (self.whole.parent, self.broken.parent, self.temporary):
+            folder.mkdir(parents=True)
+        self.words = command(data, self.broken, backend, updates)
+        untouched = Life(command(data, self.whole, backend, updates), self.whole, self.temporary)
+        while untouched.process.poll() is None and untouched.reached() < 0:
+            time.sleep(0.01)
+        self.startup = time.monotonic() - untouched.began
+        untouched.end()
+        self.usual = set(self.temporary.iterdir())  # torch keeps a directory there
+        self.counts: Counter[str] = Counter()
+
+    def live(self) -> Life:
+        return Life(self.words, self.broken, self.temporary)
+
+    def interrupted(self, how: How) -> list[str]:
+        """What is wrong at the end of a training that was killed or stopped; nothing where all is well."""
+        at_end = max(1, self.breaks // 10)
+        marks = sorted(self.chance.randint(0, self.updates) for _ in range(self.breaks - at_end)) + [self.updates] * at_end
+        number, ended = 0, False
+        while number < self.breaks:
+            mark = marks[number]
+            # A run that has ended is broken off too: where it is resumed all the same, which must change nothing.
+            aim = "at the start" if ended else "at the end" if mark == self.updates else self.chance.choice(AIMS)
+            life = self.live()
+            life.wait(aim, mark, self.chance, self.startup)
+            reached, lived = max(0, life.reached()), time.monotonic() - life.began
+            by = life.kill() if how == "kill" else life.stop(self.chance)
+            if by is None:
+                ended = True
+                continue
+            number += 1
+            self.tell(number, f"{by} {aim}, after {lived:.2f} s, update {reached} logged")
+        return self.verdict()
+
+    def filled(self) -> list[str]:
+        """The same for one whose disk was full."""
+        page = os.sysconf("SC_PAGESIZE")
+        checkpoint = sum(path.stat().st_size for path in self.whole.glob("checkpoints/step-*/*")) // 3
+        with small_disk(self.broken.parent) as resize:
+            for number in range(1, self.breaks + 1):
+                used = sum(-(-path.lstat().st_size // page) for path in self.broken.rglob("*") if path.is_file()) * page
+                free = self.chance.choice((0, page, 2 * page, checkpoint // 5, checkpoint // 2, checkpoint - page, checkpoint))
+                resize(max(page, used + free))
+                life = self.live()
+                errors = life.process.communicate()[1]
+                if life.process.returncode == 0:
+                    break
+                if life.process.returncode != 1 or not TOLD.fullmatch(errors):
+                    raise RuntimeError(f"a full disk ended nmt train with {life.process.returncode}: {errors.strip()}")
+                self.tell(number, errors.removeprefix("nmt: error: ").replace(f"{self.broken}/", "").split(": nothing")[0])
+            resize(1 << 30)
+            return self.verdict()
+
+    def tell(self, number: int, what: str) -> None:
+        left = left_behind(self.broken) if self.broken.exists() else []
+        newest = latest_checkpoint(self.broken)
+        self.counts["left something half done" if left else "left nothing"] += 1
         print(
-            f"{backend} kill {number} ({aim}): after {lived:.2f} s, update {reached} logged, to go on from "
-            f"{newest.name if newest else 'the start'}; left {', '.join(left) or 'nothing'}",
+            f"{self.title} {number}: {what}, to go on from {newest.name if newest else 'the start'}; "
+            f"left {', '.join(left) or 'nothing'}",
             flush=True,
         )
-    Life(words, killed, temporary).end()
-    found = differences(whole, killed) + [f"{path}: left over" for path in sorted(set(temporary.iterdir()) - usual)]
-    files = [path for path in whole.rglob("*") if path.is_file()]
-    told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
-    verdict = f"{len(found)} DIFFERENCES: {'; '.join(found)}" if found else f"all {len(files)} files the same, nothing left over"
-    print(f"{backend}: {updates} updates, {kills} kills ({told}): {verdict}", flush=True)
-    return found
+
+    def verdict(self) -> list[str]:
+        """Once it has lived to its end."""
+        self.live().end()
+        found = differences(self.whole, self.broken)
+        found += [f"{path}: left over" for path in sorted(set(self.temporary.iterdir()) - self.usual)]
+        files = [path for path in self.whole.rglob("*") if path.is_file()]
+        told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        verdict = (
+            f"{len(found)} DIFFERENCES: {'; '.join(found)}" if found else f"all {len(files)} files the same, nothing left over"
+        )
+        print(f"{self.title}: {self.updates} updates, {self.counts.total()} breaks ({told}): {verdict}", flush=True)
+        return found
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Callable[[int], None]]:
+    """A disk at the directory `place`, of one page and then of the bytes it is told. PermissionError where none may be mounted."""
+    options = ["-t", "tmpfs", "-o", f"size={os.sysconf('SC_PAGESIZE')}", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(["mount", *options], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise PermissionError(f"{place}: no disk may be mounted")
+    try:
+        yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}", str(place)], check=True) and None
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def soak(data: Path, place: Path, backend: str, how: How, breaks: int, updates: int, seed: int) -> list[str]:
+    """What is wrong at the end of a training that was broken off; nothing where all is well."""
+    soaking = Soak(data, place, backend, how, breaks, updates, seed)
+    return soaking.filled() if how == "disk" else soaking.interrupted(how)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("backends", nargs="*", default=list(TINY))
-    parser.add_argument("--kills", type=int, default=50, help="of each backend")
-    parser.add_argument("--updates", type=int, help="of each training (default: 8 a kill)")
+    parser.add_argument("--by", choices=typing.get_args(How), nargs="+", default=typing.get_args(How), help="kinds of break")
+    parser.add_argument("--breaks", type=int, default=50, help="of each kind, of each backend")
+    parser.add_argument("--updates", type=int, help="of each training (default: 8 a break)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, by what is started here too
     place = Path(tempfile.mkdtemp(prefix="soak-"))
     data = dataset(place / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
-    updates = given.updates or 8 * given.kills
-    found = [soak(data, place / each, each, given.kills, updates, given.seed) for each in given.backends]
+    updates = given.updates or 8 * given.breaks
+    found = [
+        soak(data, place / each / how, each, how, given.breaks, updates, given.seed) for how in given.by for each in given.backends
+    ]
     if any(found):
         print(f"the files are in {place}")
     else:

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "nmt.config": {"nmt.limits", "nmt.models", *TEXT},
     "nmt.limits": set(),
     "nmt.allocator": set(),
-    "nmt.board": {"nmt.errors"},
+    "nmt.board": {"nmt.console", *FILES},
     "nmt.console": set(),
     "nmt.errors": set(),
     "nmt.vocab": set(),

@@ -5,16 +5,30 @@ from pathlib import Path
 import pytest
 
 from tests import soak_translate
-from tests.soak import differences, soak
+from tests.soak import How, differences, soak
 from tests.toys import dataset, words
 
 
-def test_two_kills_change_nothing_and_what_would_differ_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = dataset(tmp_path / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
-    assert soak(data, tmp_path / "runs", "rnn", kills=2, updates=16, seed=1) == []
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dataset(tmp_path_factory.mktemp("soak") / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60).path
+
+
+@pytest.mark.parametrize(("how", "backend", "breaks"), [("kill", "rnn", 2), ("signal", "transformer", 2), ("disk", "rnn", 2)])
+def test_a_few_breaks_change_nothing(
+    how: How, backend: str, breaks: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        assert soak(data, tmp_path / "runs", backend, how, breaks, updates=16, seed=1) == []
+    except PermissionError:
+        pytest.skip("no disk may be mounted here")
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == 3 and told[-1].endswith("files the same, nothing left over")
-    whole, killed = tmp_path / "runs/whole", tmp_path / "runs/killed"
+    assert len(told) == breaks + 1 and told[-1].endswith("files the same, nothing left over")
+
+
+def test_what_would_differ_is_named(data: Path, tmp_path: Path) -> None:
+    assert soak(data, tmp_path / "runs", "rnn", "kill", breaks=0, updates=2, seed=1) == []
+    whole, killed = tmp_path / "runs/untouched/run", tmp_path / "runs/broken/run"
     weights = bytearray((killed / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (killed / "model.safetensors").write_bytes(weights)

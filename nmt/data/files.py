@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeGuard
 
-from nmt.errors import NmtError
+from nmt.errors import NmtError, WriteError
 
 WRITTEN = {
     "data": r"(config|report)\.json|(source|target)\.model|valid\.(source|target)\.txt"
@@ -54,6 +54,15 @@ def sibling(target: Path, before: str, after: str) -> Path:
     if len(os.fsencode(name)) > LONGEST_NAME:
         name = f"{before}{hashlib.sha256(os.fsencode(target.name)).hexdigest()}{after}"
     return target.parent / name
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system refuses within becomes a WriteError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from error
 
 
 def beside(target: Path) -> Path:
@@ -187,7 +196,7 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
         partial.mkdir()
     except OSError as error:
-        raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
+        raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(error)})") from None
     try:
         yield partial
         for parent, _, files in os.walk(partial):
@@ -206,9 +215,9 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         # A file's own message names a place that is gone now.
-        cause = error.__context__ if isinstance(error, NmtError) else error
+        cause = (error.__cause__ or error.__context__) if isinstance(error, NmtError) else error
         if cause is not None and is_full(cause):
-            raise NmtError(f"{os.fspath(path)}: cannot be written ({reason(cause)})") from None
+            raise WriteError(f"{os.fspath(path)}: cannot be written ({reason(cause)})") from None
         raise
 
 
@@ -233,7 +242,20 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise NmtError(f"{target}: cannot be written ({reason(error)})") from None
+        raise WriteError(f"{target}: cannot be written ({reason(error)})") from None
+
+
+def sealed(value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """`value` with its own checksum as `key`."""
+    return {**value, key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}
+
+
+def unsealed(path: Path, value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The inverse, for what was read from `path`. NmtError if anything was changed."""
+    content = {name: part for name, part in value.items() if name != key}
+    if sealed(content, key)[key] != value.get(key):
+        raise NmtError(f"{path}: is damaged or was edited: it does not have the checksum it was written with")
+    return content
 
 
 def read_json(path: str | os.PathLike[str], most: int = MOST_JSON) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.data.files import writing
 from nmt.data.seeds import Use, generator
 from nmt.data.shards import ParallelData, Sequences, SequencesWriter
 from nmt.data.subword import Subword
@@ -35,7 +36,7 @@ def resampled(
     `longest` positions keeps its ordinary subwords. The new arrays lie in `directory` as long as they are used; their files have
     no names there any more once this returns.
     """
-    with tempfile.TemporaryDirectory(prefix=".epoch-", suffix=".partial", dir=directory) as place:
+    with writing(directory), tempfile.TemporaryDirectory(prefix=".epoch-", suffix=".partial", dir=directory) as place:
         sides = (
             _resampled(lines, cutter, longest, (seed, epoch, side), Path(place, str(side)))
             for side, (lines, cutter) in enumerate(zip((data.src, data.tgt), cutters, strict=True))

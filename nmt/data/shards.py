@@ -1,7 +1,7 @@
 """Binarised data: the ids of many lines as one memory-mapped array of tokens and one of offsets, and the directory that holds them.
 
 DATA/config.json  source.model  target.model  report.json  valid.source.txt  valid.target.txt
-config.json holds the checksums of all others but the report, which is for people.
+config.json holds its own checksum and those of all others.
 DATA/{train,valid}.{source,target}.tokens    uint16, or int32 for 65,536 subwords and more; little-endian, line after line
 DATA/{train,valid}.{source,target}.offsets   int64: line i is tokens[offsets[i]:offsets[i+1]]
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmt.data.files import checksum, read_json
+from nmt.data.files import checksum, read_json, unsealed
 from nmt.data.subword import Subword
 from nmt.errors import NmtError
 
@@ -25,7 +25,11 @@ FORMAT = 1
 """Of the directory; a reader refuses a higher one."""
 
 CONTENT = ("train.*", "valid.*")
-"""The files whose checksums config.json holds; those of the subword models stand with the vocabulary."""
+"""The files that training reads, but for the subword models, whose checksums stand with the vocabulary."""
+
+REPORT = "report.json"
+SEAL = "checksum"
+"""The key in config.json of its own."""
 
 MOST_TEXT = 1 << 30
 """Bytes of one side of a validation set, all of which is held in memory."""
@@ -208,6 +212,11 @@ class Dataset:
             raise NmtError(
                 f"{path}: made by nmt {config['version']}, which is newer than this one; upgrade nmt, or preprocess again"
             )
+        if SEAL in config:  # data of before has none
+            try:
+                config = unsealed(path / "config.json", config, SEAL)
+            except NmtError as error:
+                raise NmtError(f"{error}; run nmt preprocess again") from None
         source, target = (_subword(path / f"{side}.model", config["vocabulary"][f"{side}_sha256"]) for side in ("source", "target"))
 
         def pairs(split: str) -> ParallelData:
