@@ -58,7 +58,14 @@ def _fork(
         return process
     code = 70
     try:
-        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        names = {
+            "TORCHELASTIC_RUN_ID": "test",
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": size,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
         os.environ.update({name: str(value) for name, value in names.items()})
         streams = [
             os.open(stdin if rank == 0 else os.devnull, os.O_RDONLY),

@@ -1,9 +1,11 @@
 """Several processes: they train as one does and translate as one does, and none is left waiting for another."""
 
+import gzip
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nmt import distributed
 from nmt.checkpoint import checkpoints
 from nmt.cli import main
 from nmt.data.shards import Dataset
@@ -333,17 +336,72 @@ def test_a_model_that_is_not_there_is_told_once(tmp_path: Path) -> None:
     assert "no such directory" in ends[0].err and ends[0].err.count("\n") == 1 and ends[1].err == ""
 
 
+def test_what_is_wrong_with_input_and_output_is_told_once(model: Path, lines: Path, tmp_path: Path) -> None:
+    prefix = text(tmp_path / "prefix", "1")
+    for words, told in (
+        ([lines, "--prefix", prefix], "prefix"),
+        ([tmp_path / "none"], "no such file"),
+        ([lines, "--attention", prefix], "prefix"),
+        ([lines, "-o", tmp_path / "nowhere" / "out"], "nowhere"),
+    ):
+        ends = team(2, "translate", model, "--device", "cpu", *words)
+        assert [end.code for end in ends] == [1, 1] and ends[1].err == ""
+        assert told in ends[0].err and ends[0].err.count("\n") == 1
+
+
+def test_prefixes_and_a_pipe(model: Path, lines: Path, tmp_path: Path) -> None:
+    """Only the first process may look into a pipe: what one reads is gone for the others."""
+    prefixes = text(tmp_path / "prefixes", *("4" if number % 3 == 0 else "" for number in range(150)))
+    words = ["translate", model, "--prefix", prefixes, "--device", "cpu", "-q", "--search", "greedy"]
+    (whole,) = team(1, *words, lines)
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text(lines.read_text()))
+    writer.start()
+    first, second = team(2, *words, tmp_path / "pipe")
+    writer.join()
+    assert first == whole and whole.code == 0 and second == End(0, "", "")
+
+
+def test_nobody_is_left_serving_when_the_work_cannot_begin(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"1 2 3\n" * 1000)[:-9])
+    first, second = team(2, "translate", model, tmp_path / "in.gz", "-o", tmp_path / "out", "--device", "cpu")
+    assert first.code == 1 and "in.gz" in first.err and second == End(0, "", "")
+
+
+def test_who_does_not_answer_is_not_waited_for_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "GRACE", 0.1)
+    serving, never = {1, 2}, threading.Event()
+    crew = distributed._Crew[int, int]([lambda batch: batch + 1, lambda batch: never.wait() and 0, lambda batch: 0], serving)
+    while crew.free():
+        crew.give(7)
+    crew.dismiss()
+    assert serving == {2}
+
+
+def test_a_restart_by_torchrun_is_borne_by_resume_only(
+    data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for more in ([], ["--overwrite"], ["--init-from", "model"]):
+        code, told = refused(capsys, *training(data, tmp_path / "run"), *more)
+        assert code == 2 and "--resume" in told
+
+
 def test_other_commands_work_in_one_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("RANK", "1")
     for words in (["score", "a", "-r", "b"], ["info", "x"], ["preprocess", "a", "b", "-o", "c"]):
         code, told = refused(capsys, *words)
         assert code == 2 and told.startswith(f"{words[0]} works in one process")
-    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")  # torchrun has started the first too, and that one says it
+    monkeypatch.setenv("LOCAL_RANK", "1")
     assert main(["info", "x"]) == 2 and capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("size", "rank"), [("two", "0"), ("2", None), ("2", "x"), ("-2", "0"), ("2", "0")])
+@pytest.mark.parametrize(
+    ("size", "rank"), [("two", "0"), ("2", None), ("2", "x"), ("-2", "0"), ("2", "0"), ("2", "2"), ("9" * 20, "0")]
+)
 def test_an_environment_that_makes_no_sense_is_named(
     size: str, rank: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -361,9 +419,13 @@ def test_who_waits_for_others_says_so_and_can_be_stopped(data: Dataset, tmp_path
     environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-c", program, *map(str, training(data, tmp_path / "run"))]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
-        assert next_line(process.stderr) == b"waiting for all 2 processes, of which this is number 0\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait() == -signal.SIGINT
+        try:
+            told = f"process 0 waits for all 2 to meet at 127.0.0.1:{environment['MASTER_PORT']}\n"
+            assert next_line(process.stderr).decode() == told
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == -signal.SIGINT
+        finally:
+            process.kill()
     assert not (tmp_path / "run").exists()
 
 
