@@ -129,7 +129,8 @@ class Life:
                 self.process.send_signal(number)
                 time.sleep(chance.uniform(0, 0.03))
         errors = self.process.communicate()[1]
-        if self.process.returncode == 0 and not errors:
+        lost = errors.startswith("Exception ignored in") and errors.endswith("KeyboardInterrupt: \n")
+        if self.process.returncode == 0 and (not errors or lost):  # Python drops what is raised while it frees an object
             return None
         early = self.process.returncode == -number  # before Python, or nmt, was there to catch it
         if (self.process.returncode != 128 + number and not early) or errors:

@@ -401,7 +401,7 @@ def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "run" / "log.jsonl").mkdir(parents=True)
-    with pytest.raises(NmtError, match=r"log\.jsonl: is a directory; to go on .*, move it"):
+    with pytest.raises(NmtError, match=r"log\.jsonl: is a directory, not a file; to go on .*, move it"):
         Log(tmp_path / "run" / "log.jsonl")
     with pytest.raises(NmtError, match=r"config\.json: cannot be written \(no such file"):
         checkpoint.write_config(tmp_path / "gone", described(config("rnn")), trained_subword(1), trained_subword(1))

@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "nmt.engine": {"nmt.checkpoint", "nmt.export", "nmt.models.base", "nmt.search", "nmt.errors", "nmt.vocab"},
     "nmt.info": {"nmt.checkpoint", "nmt.data", "nmt.run", "nmt.tensors", "nmt.errors"},
     "nmt.outputs": {"nmt.alignment", "nmt.partial", "nmt.results", *TEXT},
-    "nmt.partial": FILES,
+    "nmt.partial": TEXT,
     "nmt.preprocess": {"nmt.data", "nmt.errors", "nmt.limits", "nmt.vocab"},
     "nmt.alignment": {"nmt.vocab"},
     "nmt.pictures": TEXT,

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -321,12 +322,15 @@ def test_stdout_by_its_name_is_stdout(toy: Path, tmp_path: Path) -> None:
     assert (before, score[:4], after) == ("before", "TER|", "after")
 
 
-@pytest.fixture
-def little_room() -> Iterator[Callable[[], None]]:
-    """Once it is called, files have room for 300 bytes, as on a full disk."""
+@contextmanager
+def little_room() -> Iterator[None]:
+    """Files have room for 2,000 bytes, as on a full disk: those of pytest too, so not for longer than need be."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("command", [name for name in OUTPUTS if name != "translate-packed"])
@@ -335,18 +339,17 @@ def test_a_full_disk_is_told_by_the_name_of_the_output(
     toy: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    little_room: Callable[[], None],
     command: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").symlink_to(toy / "run")
-    text(tmp_path / "lines", *["1 2 3"] * 400)
-    before = {*os.listdir(tmp_path), *(["out.nmt-partial"] if command == "translate" else [])}
+    text(tmp_path / "lines", *["1 2 3"] * 2500)
+    before = {*os.listdir(tmp_path), *(["out.nmt-partial", "out.nmt-partial.json"] if command == "translate" else [])}
     words = wanted(command, tmp_path / "out")
     if command == "score":
         words.append("--sentence")
-    little_room()
-    code, told = refused(capsys, *words)
+    with little_room():
+        code, told = refused(capsys, *words)
     assert code == 1 and told.startswith(f"{tmp_path / 'out'}: cannot be written (file too large)"), told
     assert set(os.listdir(tmp_path)) == before
 

@@ -371,7 +371,7 @@ def test_a_run_that_is_moved_while_it_is_trained_in(
 MOMENTS = {
     "at the start": (checkpoint, "write_config"),
     "in the first save": (checkpoint, "save_checkpoint"),
-    "before the loop": (_Run, "board"),
+    "before the loop": (_Run, "opened_log"),
     "in an update": (loss, "backward"),
     "in a save": (checkpoint, "write_json"),
     "in a validation": (Validation, "_translated"),
