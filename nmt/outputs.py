@@ -284,13 +284,18 @@ class Traffic:
         return f"{display(path)}, line {number - before + skipped}"
 
     def write(self, translations: Iterable[Translation], layout: Layout) -> Iterator[Translation]:
-        """Each translation once it is written and handed over to who waits for it."""
+        """Each translation once it is written and handed over to who waits for it.
+
+        An output is opened before the first translation is asked for: who reads a pipe may open it before he sends the first line.
+        """
         arriving = iter(translations)
-        translation = next(arriving, None)
+        translation = None
         written = 0
         for place, job in enumerate(self._jobs):
             line = job.done
             with _open_output(job, self._note) as writer:
+                if place == 0:
+                    translation = next(arriving, None)
                 # A line of the next job can only have been read after this job's end was noted.
                 while translation is not None and not (place < len(self._ends) and written == self._ends[place]):
                     for row in layout.rows(translation, line):

@@ -221,7 +221,8 @@ def _out_of_memory(error: Exception) -> bool:
 def arriving(lines: Iterable[Item], ahead: int = 1000) -> Iterator[Item | None]:
     """`lines`, read ahead by a thread, at most `ahead` of them, with a None wherever the next has yet to arrive.
 
-    For pipes and terminals: what has come is worked on while more is awaited. An error of `lines` is raised in its place.
+    For pipes and terminals: what has come is worked on while more is awaited. An error of `lines` is raised in its place. Reading
+    begins now: who writes into a pipe may wait for its reader before he reads the answers.
     """
     arrived: queue.Queue[tuple[Item, None] | tuple[None, Exception | None]] = queue.Queue(maxsize=ahead)
     stopped = threading.Event()
@@ -239,17 +240,21 @@ def arriving(lines: Iterable[Item], ahead: int = 1000) -> Iterator[Item | None]:
 
     # A daemon: a read that never returns must not keep the program from ending.
     threading.Thread(target=read, daemon=True, name="reader").start()
-    try:
-        while True:
-            if arrived.empty():
-                yield None
-            line, error = arrived.get()
-            if error is not None:
-                raise error
-            if line is None:
-                return
-            yield line
-    finally:
-        stopped.set()
-        while not arrived.empty():  # a `put` that waits for room goes on, and sees that it is to stop
-            arrived.get()
+
+    def given() -> Iterator[Item | None]:
+        try:
+            while True:
+                if arrived.empty():
+                    yield None
+                line, error = arrived.get()
+                if error is not None:
+                    raise error
+                if line is None:
+                    return
+                yield line
+        finally:
+            stopped.set()
+            while not arrived.empty():  # a `put` that waits for room goes on, and sees that it is to stop
+                arrived.get()
+
+    return given()

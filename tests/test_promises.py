@@ -17,7 +17,7 @@ import pytest
 
 from nmt.cli import main
 from tests import toys
-from tests.command_line import nmt_process, out, refused, text
+from tests.command_line import next_line, nmt_process, nmt_started, out, refused, text
 
 MARK = b"\xef\xbb\xbf"
 
@@ -535,3 +535,17 @@ def test_lines_too_long_for_the_subword_trainer_are_told(capsys: pytest.CaptureF
     report = json.loads((tmp_path / "data" / "report.json").read_bytes())
     assert report["vocabulary"]["skipped_lines"] == 2
     assert [character for character, _ in report["source"]["characters_not_covered"]["most_frequent"]] in ([], ["y"])
+
+
+@pytest.mark.parametrize("first", ["input", "output"])
+def test_a_driver_may_open_two_named_pipes_in_any_order(first: str, toy: Path, tmp_path: Path) -> None:
+    for name in ("in", "out"):
+        os.mkfifo(tmp_path / name)
+    with nmt_started("translate", toy / "run", tmp_path / "in", "-o", tmp_path / "out", "-q", "--device", "cpu") as process:
+        opened = {}
+        for name in (first, *({"input", "output"} - {first})):
+            opened[name] = open(tmp_path / "in", "wb", 0) if name == "input" else open(tmp_path / "out", "rb", 0)  # noqa: SIM115
+        with opened["input"] as source, opened["output"] as target:
+            source.write(b"1 2 3\n")
+            assert next_line(target)
+        assert process.wait(60) == 0
