@@ -11,7 +11,7 @@ help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
 	@echo
 	@echo 'install      .venv with the versions of constraints.txt'
-	@echo 'test         the tests (8 minutes on two cores)'
+	@echo 'test         the tests (11 minutes on two cores)'
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
 	@echo 'soak         break trainings of both backends off 50 times by each of kill -9, signals and full disks, resume, compare (30 minutes)'

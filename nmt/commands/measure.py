@@ -118,7 +118,7 @@ def bench(
 
     from nmt import bench as benchmark
     from nmt import curves
-    from nmt.allocator import keep_freed_memory
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.checkpoint import resolve
     from nmt.console import Console
     from nmt.data.files import made_as
@@ -186,6 +186,7 @@ def bench(
         if input is None:
             raise UsageError(f"{path} is a model: name a text for it to translate (INPUT), or - for stdin")
         check_inputs(input)
+        few_kernels()
         chosen = ("greedy", "beam") if search is None else (search,)
         searches = {f"beam {beam_size}" if name == "beam" else name: STRATEGIES[name](**_size(name, beam_size)) for name in chosen}
         found = benchmark.translation(
