@@ -14,7 +14,7 @@ help:
 	@echo 'test         the tests (11 minutes on two cores)'
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
-	@echo 'soak         break trainings of both backends off 50 times by each of kill -9, signals and full disks, resume, compare (30 minutes)'
+	@echo 'soak         break trainings of both backends off 50 times by each of kill -9, signals and full disks, resume, compare (20 minutes)'
 	@echo 'soak-translate  stop translations 40 times each, go on, and compare all bytes with those of one run (10 minutes)'
 	@echo 'memory       what commands take of memory on inputs of several sizes, and over a long training (30 minutes)'
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
