@@ -3,6 +3,8 @@
 import ctypes
 import sys
 
+import torch
+
 # <malloc.h> of glibc
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -43,6 +45,15 @@ def return_fragments() -> None:
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether that is what an error is about."""
+    message = str(error).lower()
+    # The CPU allocator has no class of its own for it.
+    # alloc_failed: cuBLAS and cuDNN, of their workspaces; the others: oneDNN, which does not say why, and the C++ library.
+    told = ("allocate memory", "enough memory", "alloc_failed", "create a primitive", "execute a primitive", "bad_alloc")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in message for words in told)
 
 
 def _glibc() -> ctypes.CDLL | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt import loss
-from nmt.allocator import return_fragments
+from nmt.allocator import out_of_memory, return_fragments
 from nmt.config import Config
 from nmt.console import Console
 from nmt.data.batching import Batch
@@ -192,12 +192,8 @@ def memory(work: str, remedy: str = "raise --accumulate, or lower --batch-tokens
     """Out of memory becomes an NmtError that says in what."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if (
-            isinstance(error, RuntimeError)
-            and not isinstance(error, torch.OutOfMemoryError)
-            and "allocate memory" not in str(error)
-        ):
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
             raise
         raise NmtError(f"out of memory {work}: {remedy}") from error
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from nmt.board import BOARD, EVENTS, Board
 from nmt.checkpoint import CHECKPOINTS, CONFIG, SOURCE, TARGET, WEIGHTS, latest_checkpoint, remove_leftovers, stranger
-from nmt.data.files import check_outside_runs, made_as, open_file, reason, sync, writing
+from nmt.data.files import check_name, check_outside_runs, made_as, open_file, reason, sync, writing
 from nmt.errors import NmtError, WriteError
 
 LOG, REPORT = "log.jsonl", "report.json"
@@ -49,6 +49,7 @@ def opened(path: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     NmtError that says how to go on.
     """
     check_outside_runs(path)
+    check_name(path)
     if resume and not path.is_dir():
         raise NmtError(f"{path}: no such run; leave out --resume to begin it")
     try:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-from nmt.allocator import return_fragments
+from nmt.allocator import out_of_memory, return_fragments
 from nmt.errors import NmtError
 from nmt.workers import Crew, Hire, crew
 
@@ -198,7 +198,7 @@ def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch:
     try:
         return [*work(batch)]
     except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
     if len(batch) == 1:
         return [TooLarge(len(batch[0].source) - 1)]
@@ -208,14 +208,6 @@ def within_memory(work: Callable[[list[Sentence[Result]]], list[Result]], batch:
         torch.cuda.empty_cache()
     half = len(batch) // 2
     return within_memory(work, batch[:half]) + within_memory(work, batch[half:])
-
-
-def _out_of_memory(error: Exception) -> bool:
-    message = str(error).lower()
-    # The CPU allocator has no class of its own for it.
-    # alloc_failed: cuBLAS and cuDNN, of their workspaces; the others: oneDNN, which does not say why, and the C++ library.
-    told = ("allocate memory", "enough memory", "alloc_failed", "create a primitive", "execute a primitive", "bad_alloc")
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in message for words in told)
 
 
 def arriving(lines: Iterable[Item], ahead: int = 1000) -> Iterator[Item | None]:
