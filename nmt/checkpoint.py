@@ -80,7 +80,7 @@ def resolve(path: Path) -> Path:
     if (path / CHECKPOINTS).is_dir():
         newest = latest_checkpoint(path)
         instead = f"; its newest checkpoint is {newest}" if newest else ""
-        raise NmtError(f"{path}: a run that has no best model yet, since nothing was validated{instead}")
+        raise NmtError(f"{path}: a run without a best model: nothing was validated yet, or its {WEIGHTS} is gone{instead}")
     if any(_step(child) is not None for child in path.iterdir()):
         raise NmtError(f"{path}: holds checkpoints; name one of them, or the run {path.resolve().parent}")
     if (path / CONFIG).is_file():

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.alignment import pharaoh
-from nmt.data.files import check_writable, is_full, read_json, reason, sync
+from nmt.data.files import check_writable, is_full, read_json, reason, shown, sync, write_json
 from nmt.data.text import Errors, TextWriter, check_output, display, open_text, read_lines, rereadable
 from nmt.errors import NmtError, UsageError
-from nmt.partial import held, keeps, note_of, partial_of, remove_empty
+from nmt.partial import NOTE, PARTIAL, held, keeps, note_of, partial_of, remove_empty
 from nmt.results import Translation
 
 
@@ -53,6 +53,10 @@ class Job:
     size: int = 0
     """Bytes of these translations."""
 
+    def note(self, common: Mapping[str, object]) -> dict[str, object]:
+        """How its lines are made: as `common` says, of its own inputs."""
+        return {**common, "INPUT": [path if path == "-" else shown(os.path.realpath(path)) for path in self.inputs]}
+
 
 def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[Job]:
     """One job for all inputs, or one for each where `output` is a directory: it exists, or its name ends in a slash.
@@ -60,6 +64,9 @@ def plan(inputs: Sequence[str], output: str, prefix: str | None = None) -> list[
     NmtError where nothing can be written there, UsageError where it would take the place of what is read: the inputs, `prefix`.
     """
     jobs = _jobs(inputs, output)
+    for job in jobs:
+        if job.output.endswith((PARTIAL, NOTE)):
+            raise UsageError(f"{job.output}: so ends the name of what is not whole yet; give another one")
     for path in [*inputs, *([] if prefix is None else [prefix])]:
         for ours in (place(job.output) for job in jobs for place in (partial_of, note_of)):
             if ours.exists() and path != "-" and os.path.samefile(path, ours):
@@ -155,10 +162,16 @@ def check_same(jobs: Sequence[Job], note: Mapping[str, object]) -> None:
     for job in jobs:
         if not job.done or not note_of(job.output).exists():  # lines that somebody has put there have none
             continue
-        begun = read_json(note_of(job.output))
+        try:
+            begun = read_json(note_of(job.output))
+        except NmtError:
+            begun = None
         if not isinstance(begun, dict):
             raise NmtError(f"{note_of(job.output)}: is damaged; delete it and {partial_of(job.output)}, to begin anew")
-        others = [name for name in note.keys() | begun.keys() if note.get(name) != begun.get(name)]
+        wanted = job.note(note)
+        if "-" in (*job.inputs, *begun.get("INPUT", "-")):  # a pipe has no name, and comes again as another one, or as a file
+            begun["INPUT"] = wanted["INPUT"]
+        others = [name for name in wanted.keys() | begun.keys() if wanted.get(name) != begun.get(name)]
         if others:
             raise UsageError(
                 f"{partial_of(job.output)}: was begun with another {' and another '.join(sorted(others))}; "
@@ -178,7 +191,7 @@ def _place(row: bytes) -> tuple[object, object] | None:
 @contextmanager
 def begun(jobs: Sequence[Job]) -> Iterator[None]:
     """Each job has an unfinished output from now on, so that after a kill at any moment --continue knows what is not done yet,
-    though an older output may stand there. Those that are empty at the end are removed.
+    though an older output may stand there. Those that are empty at the end are removed, but beside an older output.
 
     NmtError where one cannot be made, or where another process writes there.
     """
@@ -190,7 +203,13 @@ def begun(jobs: Sequence[Job]) -> Iterator[None]:
         yield
     finally:
         for output in keeping:
-            remove_empty(output)
+            _remove_empty(output)
+
+
+def _remove_empty(output: str) -> None:
+    """No unfinished output that holds nothing, but beside an older output, which would pass for the new one, whole."""
+    if not os.path.exists(output):
+        remove_empty(output)
 
 
 @contextmanager
@@ -209,7 +228,7 @@ def _open_output(job: Job, note: Mapping[str, object]) -> Iterator[TextWriter]:
             stream.seek(job.size)
             # Before the first line, and gone before the output is whole: no kill leaves it alone, or lines without it.
             if not job.done and note:
-                note_of(job.output).write_text(json.dumps(note))
+                write_json(note_of(job.output), job.note(note))
             yield TextWriter(stream)
             stream.flush()
             os.fsync(stream.fileno())
@@ -217,6 +236,7 @@ def _open_output(job: Job, note: Mapping[str, object]) -> Iterator[TextWriter]:
             os.replace(partial, os.path.realpath(job.output))
             sync(partial.parent)
     except BaseException as error:
+        _remove_empty(job.output)
         if is_full(error):
             goes_on = "; finished lines are kept, go on with --continue" if kept([job]) else ""
             raise NmtError(f"{job.output}: cannot be written ({reason(error)}){goes_on}") from None

@@ -23,7 +23,7 @@ from nmt.console import Console, rate, seconds
 from nmt.data.files import write_json
 from nmt.data.shards import Dataset
 from nmt.distributed import ALONE, Team
-from nmt.errors import NotNumbersError
+from nmt.errors import NmtError, NotNumbersError
 from nmt.learning import Training, feed, memory, new_network
 from nmt.models.base import Seq2Seq
 from nmt.preflight import begun_from, check, describe, examined, initialise, updates_an_epoch, vocabulary
@@ -134,6 +134,7 @@ class _Run(Training):
         if newest is not None:
             kept = checkpoint.load_checkpoint(newest, self.model, self.optimizer)
             self.state = State.from_dict(kept)
+            self.check_best(newest)
             self.began -= self.state.seconds
             if self.scaler.is_enabled():
                 self.scaler.load_state_dict(self.state.scaler)
@@ -145,6 +146,16 @@ class _Run(Training):
                 self.save()
         facts = (self.dataset, self.config, self.model, self.device, self.precision, self.updates_an_epoch, self.team.size)
         self.console.say(describe(*facts))
+
+    def check_best(self, newest: Path) -> None:
+        """NmtError where the best model, which a resumed run is not to lose, is not in the run."""
+        best, weights = self.state.best_step, self.path / checkpoint.WEIGHTS
+        there = best is not None or (self.validation is None and self.state.step > 0)
+        if there and not weights.exists():
+            of = "" if best is None else f" of update {best:,}"
+            raise NmtError(
+                f"{weights}: no such file: it is the model{of} that the run keeps; put it back, or a copy of that in {newest}"
+            )
 
     def opened_log(self, size: int = 0, sha256: str | None = None) -> Log | None:
         """The log, of which so many bytes are kept; None where another process writes it."""

@@ -216,7 +216,7 @@ def test_what_is_no_model_is_said_to_be_what_it_looks_like(tmp_path: Path) -> No
         "file": "is a file; a model is a directory",
         "empty": r"not a model: it has no config\.json",
         "data": r"data of `nmt preprocess`, name the run",
-        "young": r"no best model yet.*checkpoints/step-5",
+        "young": r"without a best model.*checkpoints/step-5",
         "young/checkpoints": r"holds checkpoints; name one of them, or the run .*young",
     }.items():
         with pytest.raises(NmtError, match=message):
@@ -395,7 +395,7 @@ def test_a_run_that_is_not_trained_has_no_mean(tmp_path: Path) -> None:
     model, optimizer = stepped(tmp_path / "run", 0)
     settings, subword = described(config("rnn")), trained_subword(1)
     save_checkpoint(tmp_path / "run", 0, model, optimizer, {}, settings, subword, subword)
-    with pytest.raises(NmtError, match="has no best model yet"):
+    with pytest.raises(NmtError, match="without a best model"):
         average([tmp_path / "run"], tmp_path / "mean")
 
 

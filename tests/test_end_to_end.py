@@ -366,6 +366,41 @@ def test_an_older_output_is_not_taken_for_done(capsys: pytest.CaptureFixture[str
     assert code == 1 and "has 1 line more than" in told
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_older_output_is_not_taken_for_done_before_the_first_line(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path
+) -> None:
+    output, source = text(tmp_path / "out", "older"), text(tmp_path / "in", "one two", "three")
+    with nmt_started("translate", toy / "rnn", "-o", output, "--device", "cpu", stdin=subprocess.PIPE) as process:
+        wait_until(lambda: (tmp_path / "out.nmt-partial").exists())
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    out(capsys, "translate", toy / "rnn", source, "-o", output, "--continue")
+    assert output.read_text() == out(capsys, "translate", toy / "rnn", source)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_other_inputs_are_not_gone_on_with(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    one, two = text(tmp_path / "one", "one two", "three"), tmp_path / "two"
+    two.write_bytes(b"four\n\xff\n")  # in which it ends, with three lines done
+    words = ["translate", toy / "rnn", "-o", tmp_path / "out", "-q", "--batch-lines", "1"]
+    assert "two, line 2" in refused(capsys, *words, one, two)[1]
+    text(two, "four", "five")
+    for others in ([two, one], [one], [one, two, one]):
+        code, told = refused(capsys, *words, *others, "--continue")
+        assert code == 2 and "was begun with another INPUT" in told
+    out(capsys, *words, one, two, "--continue")
+    assert (tmp_path / "out").read_text() == out(capsys, "translate", toy / "rnn", one, two)
+
+
+def test_an_output_is_not_named_like_one_that_is_not_whole(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
+    text(tmp_path / "in.nmt-partial", "one")
+    (tmp_path / "folder").mkdir()
+    for output in (tmp_path / "folder", tmp_path / "other.nmt-partial.json"):
+        code, told = refused(capsys, "translate", toy / "rnn", tmp_path / "in.nmt-partial", "-o", output)
+        assert code == 2 and "not whole yet" in told
+
+
 def test_two_processes_do_not_write_one_output(capsys: pytest.CaptureFixture[str], toy: Path, tmp_path: Path) -> None:
     output, fixed = tmp_path / "out", ("--batch-lines", "1", "--threads", "1", "--device", "cpu")
     with nmt_started("translate", toy / "rnn", "-o", output, *fixed, stdin=subprocess.PIPE) as process:

@@ -193,7 +193,7 @@ def test_a_damaged_file_of_a_run_is_refused_by_name_or_changes_nothing(how: str,
         code, err = told(*command(home / "data", run), "--resume")
         if code:
             assert f"{run}" in err and file.name in err, err
-            assert "can be deleted" in err or "move it" in err or "cannot be written" in err, err
+            assert any(what in err for what in ("can be deleted", "move it", "cannot be written", "put it back")), err
             assert code == 1 and "step-2" not in err
         else:
             (run / file).unlink(missing_ok=True) if not (run / file).is_dir() else (run / file).rmdir()
@@ -587,3 +587,15 @@ def test_the_same_bytes_in_another_process_place_and_locale(place: Path, home: P
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert differences(place / "runs/whole", home / "a b" / "runs/whole") == []
+
+
+def test_a_run_whose_best_model_is_gone_says_so(place: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = home / "runs/run"
+    shutil.copytree(place / "runs/half", run)
+    (run / "model.safetensors").unlink()
+    capsys.readouterr()
+    assert main([*command(home / "data", run), "--resume"]) == 1
+    told = capsys.readouterr().err
+    assert f"{run}/model.safetensors: no such file: it is the model of update" in told and "put it back" in told
+    shutil.copy(place / "runs/half/model.safetensors", run)
+    assert main([*command(home / "data", run), "--resume"]) == 0

@@ -207,7 +207,12 @@ def new_directory(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Pat
         if target.exists():
             replaced = partial.with_suffix(".old")
             os.rename(target, replaced)
-            os.rename(partial, target)
+            try:
+                os.rename(partial, target)
+            except BaseException:  # a signal too
+                if not target.exists():
+                    os.rename(replaced, target)
+                raise
             shutil.rmtree(replaced)
         else:
             os.rename(partial, target)
