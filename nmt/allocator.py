@@ -1,4 +1,4 @@
-"""The C library's allocator, told to keep the memory that tensors leave, and oneDNN, told not to keep all that it has made."""
+"""Memory: the C library told to keep what tensors leave, oneDNN not to keep all it has made, and errors that say it ran out."""
 
 import ctypes
 import sys

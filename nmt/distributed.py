@@ -95,7 +95,8 @@ class Team:
 
     def most(self, *numbers: int) -> list[int]:
         """Of each number the largest that a process has."""
-        largest = torch.tensor(numbers)
+        # A truth value would make a tensor of a kind that not every backend can compare.
+        largest = torch.tensor(numbers, dtype=torch.int64)
         if self.size > 1:
             self._ask(lambda: dist.all_reduce(largest, dist.ReduceOp.MAX, self._group))
         return largest.tolist()
