@@ -22,7 +22,7 @@ help:
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
-	@echo 'Published results, reproduced: data, training, score (NMT_DATA=DIR takes the data from a folder):'
+	@echo 'Published results, reproduced: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
 	@printf '%s\n' $(RECIPES)
 
 install: .venv/installed
@@ -70,7 +70,7 @@ bench-gpu: .venv/installed
 	$(BIN)/python recipes/bench_gpu.py
 
 $(RECIPES): .venv/installed
-	$(BIN)/python recipes/run.py $@
+	$(BIN)/python recipes/run.py $@ $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build nmt.egg-info runs/demo

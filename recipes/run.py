@@ -1,135 +1,204 @@
 """Reproduce a recipe: python recipes/run.py multi30k-en-de; data, preprocess, train, average, translate, score, table.
 
-What is done is not redone; a changed setting redoes its step and those after it; a stopped training goes on. The score goes
+What is done is not redone; a changed setting redoes its step and those after it; a stopped training goes on. The scores go
 to results/NAME.json beside the recipe, and the table in README.md there is written anew from all of these files.
 """
 
 import argparse
+import gzip
 import json
-import os
-import platform
-import re
-import subprocess
+import shutil
 from collections.abc import Sequence
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import recipe as recipes
+import texts as corpora
 from recipe import Recipe
+from record import circumstances, cores
 from steps import Step, digest, near, output, run, say
 from table import write_table
+from texts import Test
 
 HERE = Path(__file__).parent
-MADE = "made.json"
-"""Where and by which code the model was trained, beside it."""
-NOT_CODE = ("recipes/results", "recipes/README.md")
-"""What this script writes itself: changes there do not make a result another."""
+VALID = "valid"
+"""The validation set's name among the test sets: it is scored like them, since it is what settings are chosen by."""
 
 
-def reproduce(recipe: Recipe, work: Path) -> dict[str, Any]:
-    """Do all steps under `work` that are not done, and return the result."""
-    files = recipes.fetch(recipe)
-    train, valid, test = ([files[name] for name in sides] for sides in (recipe.train, recipe.valid, recipe.test))
-    config: list[str | Path] = ["--config", recipe.path]
+@dataclass(frozen=True)
+class Model:
+    """A translator that a recipe made."""
 
-    cause = digest([recipe.sha256, recipe.table("preprocess")])
-    data = Step(work / "data", cause)
-    if not data.done():
-        data.begin()
-        held_out: list[str | Path] = ["--valid-source", valid[0], "--valid-target", valid[1]]
-        run(["nmt", "preprocess", *train, *held_out, "-o", data.output, "--overwrite", *config])
-        data.end()
-
-    cause = digest([cause, recipe.table("model", "data", "train")])
-    trained = Step(work / "run", cause)
-    if not trained.done():
-        resume = trained.begun() and (trained.output / "checkpoints").is_dir()
-        trained.begin(resume)
-        run(["nmt", "train", data.output, "-o", trained.output, "--resume" if resume else "--overwrite", *config])
-        write_json(work / MADE, circumstances())
-        trained.end()
-    if not (work / MADE).is_file():
-        write_json(work / MADE, circumstances())
-
-    cause = digest([cause, recipe.table("average")])
-    model = Step(work / "averaged", cause)
-    if not model.done():
-        model.begin()
-        run(["nmt", "average", trained.output, "-o", model.output, "--overwrite", *config])
-        model.end()
-
-    cause = digest([cause, recipe.table("translate")])
-    translated = Step(work / "test.out", cause)
-    if not translated.done():
-        translated.begin()
-        run(["nmt", "translate", model.output, test[0], "-o", translated.output, *config])
-        translated.end()
-
-    scored = Step(work / "score.json", digest([cause, recipe.table("score")]))
-    if not scored.done():
-        scored.begin()
-        run(["nmt", "score", translated.output, "-r", test[1], "-o", scored.output, "--format", "json", *config])
-        scored.end()
-    return result(recipe, trained.output, read_json(work / MADE), read_json(scored.output))
+    directories: tuple[Path, ...]
+    """Several translate together."""
+    cause: str
+    """Digest of what they depend on."""
+    facts: dict[str, Any]
+    """For the record: parameters, updates, time, and where and by what the model was trained."""
 
 
-def circumstances() -> dict[str, Any]:
-    """Of a training that ends now: kept beside it, for the score may be computed again elsewhere, or by later code."""
-    versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
-    return {"device": device(), "versions": versions, "commit": commit(HERE.parent)}
+class Reproduction:
+    """The steps of a recipe with one seed. What lies under `work` already is not made again."""
+
+    def __init__(self, recipe: Recipe, seed: int, work: Path) -> None:
+        self.recipe, self.seed, self.work = recipe, seed, work
+        self.files = corpora.fetch(recipe.texts, *recipe.languages)
+        self.sha256 = {name: recipe.texts.sha256[name] for name in self.files}
+        self.config: list[str | Path] = ["--config", recipe.path]
+
+    def sides(self, sides: corpora.Sides) -> list[Path]:
+        """The files of source and target."""
+        return [self.files[sides[language]] for language in self.recipe.languages]
+
+    def run(self) -> dict[str, Any]:
+        """Everything, and what the record says of it."""
+        model = self.ensemble() if self.recipe.ensemble else self.trained()
+        tests = [*self.recipe.texts.tests, Test(VALID, self.recipe.texts.valid, {})]
+        return {"seed": self.seed, "scores": {test.name: self.scores(model, test) for test in tests}, **model.facts}
+
+    def trained(self) -> Model:
+        """Preprocess, train, average."""
+        recipe = self.recipe
+        texts, place = recipe.texts, self.work / f"seed-{self.seed}"
+        parts = [self.sha256[side[language]] for side in (texts.train, texts.valid) for language in recipe.languages]
+        cause = digest([parts, recipe.table("preprocess")])
+        data = Step(self.work / "data", cause)
+        if not data.done():
+            data.begin()
+            source, target = self.sides(texts.valid)
+            held_out: list[str | Path] = ["--valid-source", source, "--valid-target", target]
+            run(["nmt", "preprocess", *self.sides(texts.train), *held_out, "-o", data.output, "--overwrite", *self.config])
+            data.end()
+
+        cause = digest([cause, recipe.table("model", "data", "train"), self.seed])
+        trained, made = Step(place / "run", cause), place / "made.json"
+        if not trained.done():
+            resume = trained.begun() and (trained.output / "checkpoints").is_dir()
+            trained.begin(resume)
+            processes = self.processes()
+            how = ["--resume" if resume else "--overwrite", *self.config, "--set", f"train.seed={self.seed}"]
+            command: list[str | Path] = ["nmt", "train", data.output, "-o", trained.output, *how]
+            if processes > 1:
+                share = ["--accumulate", str(self.micro_batches // processes), "--threads", str(cores() // processes)]
+                command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", *command, *share]
+            run(command)
+            write_json(made, {"processes": processes, **circumstances()})
+            trained.end()
+
+        cause = digest([cause, recipe.table("average")])
+        model = Step(place / "averaged", cause)
+        if not model.done():
+            model.begin()
+            run(["nmt", "average", trained.output, "-o", model.output, "--overwrite", *self.config])
+            model.end()
+        return Model((model.output,), cause, {**facts(trained.output), **read_json(made)})
+
+    @property
+    def micro_batches(self) -> int:
+        """Of an update; as many processes share it, at most."""
+        count: int = self.recipe.settings.get("train", {}).get("accumulate", 1)
+        return count
+
+    def processes(self) -> int:
+        """How many train together: as many as have a core or a GPU each, and an equal share of the micro-batches."""
+        import torch
+
+        places = torch.cuda.device_count() or cores()
+        return max(count for count in range(1, self.micro_batches + 1) if self.micro_batches % count == 0 and count <= places)
+
+    def ensemble(self) -> Model:
+        """The models of other recipes together."""
+        members = []
+        for name, seed in self.recipe.ensemble:
+            recipe = recipes.read(self.recipe.path.with_name(f"{name}.toml"))
+            members.append(Reproduction(recipe, seed, self.work.with_name(name)).trained())
+        together = dict(members[0].facts)
+        for key in ("parameters", "updates", "epochs", "target_tokens", "train_seconds"):
+            together[key] = sum(member.facts[key] for member in members)
+        directories = tuple(directory for member in members for directory in member.directories)
+        return Model(directories, digest([member.cause for member in members]), together)
+
+    def scores(self, model: Model, test: Test) -> dict[str, Any]:
+        """Translate a test set, and score it both ways: `sacrebleu`, of the text, and `tokens`, as papers do."""
+        recipe = self.recipe
+        source, reference = self.sides(test.sides)
+        language, place = recipe.languages[1], self.work / f"seed-{self.seed}"
+        first, *others = model.directories
+        cause = digest([model.cause, recipe.table("translate"), self.sha256[test.sides[recipe.languages[0]]]])
+        translated = Step(place / f"{test.name}.{language}", cause)
+        if not translated.done():
+            translated.begin()
+            ensemble = [word for other in others for word in ("--ensemble", other)]
+            run(["nmt", "translate", first, source, "-o", translated.output, *ensemble, *self.config])
+            translated.end()
+
+        cause = digest([cause, recipe.table("score"), self.sha256[test.sides[language]]])
+        scored = Step(place / f"{test.name}.score.json", cause)
+        if not scored.done():
+            scored.begin()
+            run(["nmt", "score", translated.output, "-r", reference, "-o", scored.output, "--format", "json", *self.config])
+            scored.end()
+
+        authors = test.tokens.get(language)
+        tokens, how = recipe.texts.tokens, ["--language", language, *recipe.texts.tokens.options()]
+        cause = digest([cause, how, self.sha256[authors] if authors else ""])
+        on_tokens = Step(place / f"{test.name}.tokens.score.json", cause)
+        if not on_tokens.done():
+            on_tokens.begin()
+            made, true = (place / f"{test.name}.tokens.{name}" for name in ("out", "ref"))
+            for text, path in ((translated.output, made), (reference, true)):
+                if path == true and authors:
+                    copy(self.files[authors], true)
+                else:
+                    run([HERE / "moses.py", text, "-o", path, *how])
+            ways = ["-m", "bleu", "--tokenize", "none", "--format", "json"]
+            run(["nmt", "score", made, "-r", true, "-o", on_tokens.output, *ways])
+            on_tokens.end()
+        found = {"sacrebleu": told(read_json(scored.output)), "tokens": told(read_json(on_tokens.output))[0]}
+        return {**found, "made_tokens": {"by": "the authors" if authors else "moses.py", "lowercase": tokens.lowercase}}
 
 
-def result(recipe: Recipe, trained: Path, made: dict[str, Any], scores: Any) -> dict[str, Any]:
-    """What results/NAME.json says: the score and all that a reader needs to get it again."""
+def told(scores: Any) -> Any:
+    """Without the names of the files: where they lie is this machine's business."""
+    return [{key: value for key, value in score.items() if key != "system"} for score in scores]
+
+
+def facts(trained: Path) -> dict[str, Any]:
+    """What a run's own log says."""
     info = json.loads(output(["nmt", "info", trained, "--json"]))
     log = map(json.loads, (trained / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    seconds = [event["seconds"] for event in log if event["event"] == "train"]
+    lines = [event for event in log if event["event"] == "train"]
     return {
-        "recipe": recipe.name,
-        "title": recipe.title,
-        # Without the names of the files: where they lie is this machine's business.
-        "scores": [{key: value for key, value in score.items() if key != "system"} for score in scores],
         "parameters": info["parameters"],
         "updates": info["last"]["step"],
         "epochs": info["last"]["epoch"],
-        "train_seconds": seconds[-1],
-        **made,
-        "command": f"make {recipe.name}",
+        "target_tokens": sum(line["tokens"] for line in lines),
+        "train_seconds": lines[-1]["seconds"],
     }
 
 
-def device() -> str:
-    """The processor's name and how many of its cores this process may use; the GPU's name where there is one."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*: (.+)$", about.read_text(), re.MULTILINE) if about.is_file() else None
-    return f"{cores} cores, {named[1] if named else platform.machine()}"
+def copy(path: Path, to: Path) -> None:
+    """A file, unpacked."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as source, to.open("wb") as target:
+        shutil.copyfileobj(source, target)
 
 
-def commit(checkout: Path) -> str:
-    """The commit of this checkout, marked where its files differ from it; empty outside a checkout, and without git."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=checkout, capture_output=True, check=True, encoding="utf-8").stdout.strip()
-
-    try:
-        changed = git(
-            "--no-optional-locks",
-            "status",
-            "--porcelain",
-            "--untracked-files=no",
-            "--",
-            ".",
-            *(f":(exclude){path}" for path in NOT_CODE),
-        )
-        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+def record(recipe: Recipe, found: dict[str, Any], sha256: dict[str, str], path: Path) -> None:
+    """Write what was found into results/NAME.json; runs of the same recipe with other seeds stay there."""
+    about = {
+        "recipe": recipe.name,
+        "title": recipe.title,
+        "command": f"make {recipe.name}",
+        "data": {"title": recipe.texts.title, "sha256": sha256},
+        "settings": recipe.settings,
+    }
+    runs = [found]
+    if path.is_file():
+        before = read_json(path)
+        if all(before.get(key) == about[key] for key in ("data", "settings")):
+            runs += [run for run in before["runs"] if run["seed"] != found["seed"]]
+    write_json(path, {**about, "runs": sorted(runs, key=lambda run: run["seed"])})
 
 
 def read_json(path: Path) -> Any:
@@ -143,6 +212,7 @@ def write_json(path: Path, value: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Reproduce a recipe: data, preprocess, train, average, translate, score.")
     parser.add_argument("recipe", help="a name, such as multi30k-en-de, or the path of a .toml")
+    parser.add_argument("--seed", type=int, help="another one than the recipe's; the table tells of all")
     parser.add_argument("-o", "--output", type=Path, help="folder for data and model (runs/NAME)")
     options = parser.parse_args(arguments)
     path = Path(options.recipe) if options.recipe.endswith(".toml") else HERE / f"{options.recipe}.toml"
@@ -151,13 +221,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"{path}: no such recipe; there are {names}")
     recipe = recipes.read(path)
     write_table(path.parent)  # as it was: what would be in its way is known now, and not after hours of training
+    seed = recipe.seed if options.seed is None else options.seed
+    reproduction = Reproduction(recipe, seed, options.output or Path("runs") / recipe.name)
     try:
-        found = reproduce(recipe, options.output or Path("runs") / recipe.name)
+        found = reproduction.run()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     results = path.parent / "results"
     results.mkdir(exist_ok=True)
-    write_json(results / f"{recipe.name}.json", found)
+    record(recipe, found, reproduction.sha256, results / f"{recipe.name}.json")
     write_table(path.parent)
     say(f"{near(results / f'{recipe.name}.json')}: written; the table in {near(path.parent / 'README.md')} too")
 

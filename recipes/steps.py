@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -22,15 +23,16 @@ def near(word: str | Path) -> str:
 
 
 def run(command: Sequence[str | Path]) -> None:
-    """Print and run a command whose first word is nmt or a script; where it fails, end as it ended.
+    """Print and run a command whose first word is nmt, torchrun or a script; where it fails, end as it ended.
 
     Ctrl-C is for the command, which has it from the terminal too: it may take its time to save what it has.
     """
     words = [near(word) for word in command]
-    say(f"$ {shlex.join(words)}")
-    interpreter = [sys.executable, "-m"] if words[0] == "nmt" else [sys.executable]
+    environment = {"OMP_NUM_THREADS": "1"} if words[0] == "torchrun" else {}  # else it says that it sets that itself
+    say(" ".join(["$", *(f"{name}={value}" for name, value in environment.items()), shlex.join(words)]))
+    start = {"nmt": ["-m", "nmt"], "torchrun": ["-m", "torch.distributed.run"]}.get(words[0], [words[0]])
     stopped = False
-    with subprocess.Popen([*interpreter, *words]) as child:
+    with subprocess.Popen([sys.executable, *start, *words[1:]], env=os.environ | environment) as child:
         while child.returncode is None:
             try:
                 child.wait()

@@ -1,48 +1,107 @@
 """The table of scores in README.md, written from the recipes and results/*.json; nothing in it is typed by hand."""
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import recipe as recipes
+from recipe import Recipe
 
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
-COLUMNS = ("recipe", "BLEU", "chrF", "parameters", "updates", "training", "device", "versions")
-
-
-def minutes(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds / 60:.0f} min"
-
-
-def row(found: dict[str, Any]) -> list[str]:
-    scores = {score["name"].lower(): score for score in found["scores"]}
-    return [
-        f"`{found['recipe']}` {found['title']}",
-        f"**{scores['bleu']['score']:.2f}**",
-        f"{scores['chrf2']['score']:.2f}",
-        f"{found['parameters']:,}",
-        f"{found['updates']:,}",
-        minutes(found["train_seconds"]),
-        found["device"],
-        ", ".join(f"{name} {number}" for name, number in found["versions"].items()),
-    ]
+RUN = ("seeds", "parameters", "updates", "time", "device", "versions", "command")
+COLUMNS = ("recipe", "test", "published", "ours, on tokens", "ours, sacreBLEU", *RUN)
+VALID = "valid"
 
 
 def table(folder: Path) -> str:
     """The part of README.md between the two marks."""
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "results").glob("*.json"))]
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *(f"| {' | '.join(row(found))} |" for found in results)]
-    lines += ["", *(f"- `{found['recipe']}` (commit {found['commit']}): {signatures(found)}" for found in results)]
-    published = [
-        f"- `{recipe.name}`: {other['system']}: {other['score']}, {other['how']} ({other['source']})"
-        for recipe in map(recipes.read, sorted(folder.glob("*.toml")))
-        for other in recipe.published
+    all_of_them = [recipes.read(path) for path in sorted(folder.glob("*.toml"))]
+    found = {recipe.name: results(folder / "results" / f"{recipe.name}.json") for recipe in all_of_them}
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    lines += [f"| {' | '.join(row)} |" for recipe in all_of_them for row in rows(recipe, found[recipe.name])]
+    notes = [note for recipe in all_of_them for note in sources(recipe)]
+    lines += ["", "Published:", "", *notes]
+    lines += ["", "Ours:", "", *(note for recipe in all_of_them for note in details(recipe, found[recipe.name]))]
+    return "\n".join([*lines, ""])
+
+
+def results(path: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return found
+
+
+def rows(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[list[str]]:
+    """One for each test set; what is the same for all stands in the first."""
+    runs = [] if found is None else found["runs"]
+    facts = [
+        _each(str(run["seed"]) for run in runs),
+        _each(f"{run['parameters']:,}" for run in runs),
+        _each(f"{run['updates']:,}" for run in runs),
+        _each(f"{run['train_seconds'] / 60:.0f} min" for run in runs) if runs else "not run here",
+        _each(map(_device, runs)),
+        _each(map(_versions, runs)),
+        f"`make {recipe.name}`",
     ]
-    return "\n".join([*lines, "", "Published:", "", *published, ""])
+    name = f"[{recipe.title}]({recipe.path.name})"
+    for test in recipe.texts.tests:
+        told = [each for each in recipe.published if test.name in each.scores]
+        others = " / ".join(f"{each.scores[test.name]:.2f}{_mark(each.way)}" for each in told)
+        scores = [run["scores"][test.name] for run in runs]
+        ours = [_spread([each["tokens"]["score"] for each in scores]), _spread([each["sacrebleu"][0]["score"] for each in scores])]
+        yield [name, test.name, others, *ours, *facts]
+        name, facts = "", [""] * len(facts)
 
 
-def signatures(found: dict[str, Any]) -> str:
-    return "; ".join(f"`{score['signature']}`" for score in found["scores"])
+def _mark(way: str) -> str:
+    return "" if way == "tokens" else " (sacreBLEU)"
+
+
+def _spread(scores: list[float]) -> str:
+    """The mean, and with several the range."""
+    if not scores:
+        return ""
+    mean = f"**{fmean(scores):.2f}**"
+    return mean if len(scores) == 1 else f"{mean} ({min(scores):.2f} to {max(scores):.2f})"
+
+
+def _each(words: Iterable[str]) -> str:
+    """Each once."""
+    return "; ".join(dict.fromkeys(words))
+
+
+def _device(run: dict[str, Any]) -> str:
+    several = f", {run['processes']} processes" if run["processes"] > 1 else ""
+    return f"{run['device']}{several}"
+
+
+def _versions(run: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+
+
+def sources(recipe: Recipe) -> Iterator[str]:
+    ways = {"tokens": "on tokens", "sacrebleu": "sacreBLEU"}
+    for each in recipe.published:
+        scores = ", ".join(f"{test} {score:.2f}" for test, score in each.scores.items())
+        yield f"- `{recipe.name}`: {each.system}: {scores}, {ways[each.way]} ({each.source})"
+
+
+def details(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[str]:
+    """What else there is to know of the scores: signatures, the other metrics, how tokens came about, the code's commit."""
+    for run in found["runs"] if found is not None else []:
+        scores = run["scores"]
+        others = [f"{each['name']} {each['score']:.2f}" for each in next(iter(scores.values()))["sacrebleu"][1:]]
+        first = next(iter(scores))
+        signatures = [each["signature"] for each in scores[first]["sacrebleu"]]
+        made = scores[first]["made_tokens"]
+        how = f"references' tokens by {made['by']}{', lower-cased' if made['lowercase'] else ''}"
+        valid = f"valid {scores[VALID]['tokens']['score']:.2f} on tokens, {scores[VALID]['sacrebleu'][0]['score']:.2f} sacreBLEU"
+        signed = ", ".join(f"`{each}`" for each in [*signatures, scores[first]["tokens"]["signature"]])
+        yield (
+            f"- `{recipe.name}`, seed {run['seed']} (commit {run['commit']}): {first}: {', '.join(others)}; {valid}; "
+            f"{run['target_tokens'] / 1e6:.1f} million target tokens; {how}; {signed}"
+        )
 
 
 def write_table(folder: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,16 +50,25 @@ def test_every_command_takes_the_recipe_as_its_configuration(
     assert "missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", [path for path in CONFIGS if path.parent == RECIPES], ids=names)
-def test_recipes_name_their_files_and_checksums(path: Path) -> None:
-    about = tomllib.loads(path.read_text(encoding="utf-8"))["recipe"]
-    assert set(about["sha256"]) == {name for part in ("train", "valid", "test") for name in about[part]}
-    assert all(len(checksum) == 64 for checksum in about["sha256"].values())
-    sums = ROOT.parent / "shared" / "data" / "multi30k" / "SHA256SUMS"
-    if not sums.is_file():
+@pytest.mark.parametrize("path", sorted((RECIPES / "data").glob("*.toml")), ids=names)
+def test_texts_name_their_files_and_checksums(path: Path) -> None:
+    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    sums = {name: checksum for place in told["place"] for name, checksum in place["sha256"].items()}
+    sides = [told["train"], told["valid"], *told["test"].values()]
+    named = {name for side in sides for part in (side, side.get("tokens", {})) for key, name in part.items() if key != "tokens"}
+    assert named == set(sums) and all(len(checksum) == 64 for checksum in sums.values())
+    shared = ROOT.parent / "shared" / "data"
+    folder = next(
+        (shared / place for place in (path.stem, f"{path.stem}/en-de") if (shared / place / "SHA256SUMS").is_file()), None
+    )
+    if folder is None:
         pytest.skip("no ../shared/data to compare with")
-    known = {name: checksum for checksum, name in (line.split() for line in sums.read_text().splitlines())}
-    assert about["sha256"].items() <= known.items()
+    known = {name: checksum for checksum, name in map(str.split, (folder / "SHA256SUMS").read_text().splitlines())}
+    for name, checksum in sums.items():
+        if name in known:
+            assert checksum == known[name]
+        else:
+            assert checksum == hashlib.sha256(gzip.decompress((folder / f"{name}.gz").read_bytes())).hexdigest()
 
 
 def test_the_makefile_knows_every_recipe() -> None:
@@ -99,84 +109,169 @@ metric = ["bleu", "chrf"]
 """
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A recipe on a corpus of 200 pairs, in a folder like recipes/, with its data in data/."""
-    text, data = tmp_path / "text", tmp_path / "data"
-    generator = [sys.executable, str(RECIPES / "demo_corpus.py"), "--size", "200", "--held-out", "12", "-o", str(text)]
+TEXTS = """
+title = "Made up"
+source = "recipes/demo_corpus.py"
+train = { en = "train.en.gz", de = "train.de.gz" }
+valid = { en = "valid.en.gz", de = "valid.de.gz" }
+test.a = { en = "test.en.gz", de = "test.de.gz", tokens.de = "tokens.de" }
+tokens.lowercase = true
+
+[[place]]
+url = "https://example.invalid/"
+sha256 = SUMS
+"""
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe on a corpus of 200 pairs, in a folder like recipes/, with its text in text/; nothing done yet."""
+    folder = tmp_path_factory.mktemp("recipes")
+    generator = [sys.executable, str(RECIPES / "demo_corpus.py"), "--size", "200", "--held-out", "12", "-o", str(folder / "raw")]
     subprocess.run(generator, check=True)
-    data.mkdir()
-    checksums = {}
-    for path in sorted(text.iterdir()):
+    (folder / "text").mkdir()
+    sums = {}
+    for path in sorted((folder / "raw").iterdir()):
         name = f"{path.name}.gz"
-        (data / name).write_bytes(gzip.compress(path.read_bytes()))
-        checksums[name] = hashlib.sha256((data / name).read_bytes()).hexdigest()
-    sides = "\n".join(f'{part} = ["{part}.en.gz", "{part}.de.gz"]' for part in ("train", "valid", "test"))
-    sums = "\n".join(f'"{name}" = "{checksum}"' for name, checksum in checksums.items())
-    head = f'[recipe]\ntitle = "Tiny"\nurl = "https://example.invalid/"\npublished = []\n{sides}\n\n[recipe.sha256]\n{sums}\n'
-    (tmp_path / "tiny.toml").write_text(head + SETTINGS, encoding="utf-8")
-    shutil.copy(RECIPES / "README.md", tmp_path / "README.md")
-    return tmp_path
+        (folder / "text" / name).write_bytes(gzip.compress(path.read_bytes()))
+        sums[name] = hashlib.sha256((folder / "text" / name).read_bytes()).hexdigest()
+    tokens = (folder / "raw" / "test.de").read_bytes().lower()
+    (folder / "text" / "tokens.de.gz").write_bytes(gzip.compress(tokens))  # named plain, found packed
+    sums["tokens.de"] = hashlib.sha256(tokens).hexdigest()
+    (folder / "data").mkdir()
+    table = "{ " + ", ".join(f'"{name}" = "{checksum}"' for name, checksum in sums.items()) + " }"
+    (folder / "data" / "tiny.toml").write_text(TEXTS.replace("SUMS", table), encoding="utf-8")
+    published = '[{ system = "S", source = "P", way = "tokens", scores = { a = 41.5 } }]'
+    head = f'[recipe]\ntitle = "Tiny"\ndata = "tiny"\npublished = {published}\n'
+    (folder / "tiny.toml").write_text(head + SETTINGS, encoding="utf-8")
+    shutil.copy(RECIPES / "README.md", folder / "README.md")
+    return folder
 
 
-def reproduce(place: Path, data: str = "data") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(RECIPES / "run.py"), "tiny.toml", "-o", "work"]
-    environment = os.environ | {"NMT_DATA": data, "PYTHONPATH": str(ROOT)}
+@pytest.fixture
+def place(texts: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(texts, tmp_path / "place"))
+
+
+def reproduce(place: Path, *options: str, recipe: str = "tiny.toml") -> subprocess.CompletedProcess[str]:
+    work = ["-o", f"work/{recipe.removesuffix('.toml')}"]
+    command = [sys.executable, str(RECIPES / "run.py"), recipe, *work, *options]
+    environment = os.environ | {"NMT_DATA": "text", "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
 
 
 def commands(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The commands that were run, by name."""
-    return [line.split()[2] for line in done.stderr.splitlines() if line.startswith("$ nmt ")]
+    lines = [shlex.split(line) for line in done.stderr.splitlines() if line.startswith("$ ")]
+    return [line[line.index("nmt") + 1] if "nmt" in line else Path(line[1]).stem for line in lines]
+
+
+SCORED = ["translate", "score", "moses", "score", "translate", "score", "moses", "moses", "score"]
+"""What the test set takes, with tokens of its own, and the validation set."""
 
 
 def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) -> None:
     done = reproduce(place)
     assert done.returncode == 0, done.stderr
-    assert commands(done) == ["preprocess", "train", "average", "translate", "score"]
-    found = json.loads((place / "results" / "tiny.json").read_text(encoding="utf-8"))
-    assert found["updates"] == 4 and found["parameters"] > 1000 and found["scores"][0]["name"] == "BLEU"
-    assert found["train_seconds"] > 0
-    assert "tok:13a" in found["scores"][0]["signature"] and "case:mixed" in found["scores"][0]["signature"]
-    table = (place / "README.md").read_text(encoding="utf-8")
-    assert f"| **{found['scores'][0]['score']:.2f}** |" in table and table.startswith("# Recipes")
+    assert commands(done) == ["preprocess", "train", "average", *SCORED]
+    result = place / "results" / "tiny.json"
+    found = json.loads(result.read_text(encoding="utf-8"))
+    (run,) = found["runs"]
+    assert run["updates"] == 4 and run["parameters"] > 1000 and run["train_seconds"] > 0 and run["seed"] == 1
+    assert found["command"] == "make tiny" and found["settings"]["train"]["max_steps"] == 4
+    assert set(found["data"]["sha256"]) == {path.name.removesuffix(".gz") + ".gz" for path in (place / "text").iterdir()} - {
+        "tokens.de.gz"
+    } | {"tokens.de"}
+    scores = run["scores"]["a"]
+    assert scores["sacrebleu"][0]["name"] == "BLEU" and scores["made_tokens"]["by"] == "the authors"
+    assert "tok:13a" in scores["sacrebleu"][0]["signature"] and "tok:none" in scores["tokens"]["signature"]
+    assert run["scores"]["valid"]["made_tokens"]["by"] == "moses.py"
 
+    # Both ways of scoring, once more by sacreBLEU itself.
+    import sacrebleu
+
+    outputs = (place / "work" / "tiny" / "seed-1" / "a.de").read_text(encoding="utf-8").splitlines()
+    reference = (place / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    assert scores["sacrebleu"][0]["score"] == sacrebleu.corpus_bleu(outputs, [reference]).score
+    tokens = (place / "work" / "tiny" / "seed-1" / "a.tokens.out").read_text(encoding="utf-8").splitlines()
+    lowered = [line.lower() for line in reference]
+    assert scores["tokens"]["score"] == sacrebleu.corpus_bleu(tokens, [lowered], tokenize="none", force=True).score
+    # Moses' tokens written together and lower-cased are the words themselves.
+    assert ["".join(line.split()) for line in tokens] == ["".join(escaped(line.lower()).split()) for line in outputs]
+
+    table = (place / "README.md").read_text(encoding="utf-8")
+    assert f"| a | 41.50 | **{scores['tokens']['score']:.2f}** | **{scores['sacrebleu'][0]['score']:.2f}** | 1 |" in table
     # No command that was printed or kept names a folder of this machine.
     assert str(place) not in done.stderr and str(place) not in json.dumps(found)
 
     # Nothing again; a result says where and by what the model was trained, not what computes it again.
-    made = place / "work" / "made.json"
+    made = place / "work" / "tiny" / "seed-1" / "made.json"
     made.write_text(json.dumps(json.loads(made.read_text(encoding="utf-8")) | {"device": "an abacus"}), encoding="utf-8")
-    table = table.replace(found["device"], "an abacus")
     again = reproduce(place)
     assert again.returncode == 0 and commands(again) == []
-    assert (place / "README.md").read_text(encoding="utf-8") == table
+    assert (place / "README.md").read_text(encoding="utf-8") == table.replace(run["device"], "an abacus")
 
-    # Another beam: from the translation on, said.
+    # Another beam: from the translation on, said. What was found with other settings is no longer told of.
     path = place / "tiny.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("beam_size = 2", "beam_size = 1"), encoding="utf-8")
     changed = reproduce(place)
-    assert commands(changed) == ["translate", "score"]
-    assert "test.out: was made from other settings" in changed.stderr
+    assert commands(changed) == SCORED
+    assert "a.de: was made from other settings" in changed.stderr
 
     # A training that was stopped goes on.
-    (place / "work" / ".run.made-from").write_text((place / "work" / ".run.made-from").read_text().split()[0])
+    stamp = place / "work" / "tiny" / "seed-1" / ".run.made-from"
+    stamp.write_text(stamp.read_text().split()[0])
     resumed = reproduce(place)
     assert resumed.returncode == 0, resumed.stderr
     assert commands(resumed) == ["train"] and "--resume" in resumed.stderr
-    assert json.loads(made.read_text(encoding="utf-8"))["device"] == found["device"]
+    assert json.loads(made.read_text(encoding="utf-8"))["device"] == run["device"]
 
-    # One that ended before there was a note of where.
-    made.unlink()
-    assert commands(reproduce(place)) == []
-    assert json.loads((place / "results" / "tiny.json").read_text(encoding="utf-8"))["device"] == found["device"]
+    # Another seed stands beside the first; the data is the same.
+    other = reproduce(place, "--seed", "2")
+    assert other.returncode == 0, other.stderr
+    assert commands(other) == ["train", "average", *SCORED] and "train.seed=2" in other.stderr
+    runs = json.loads(result.read_text(encoding="utf-8"))["runs"]
+    assert [run["seed"] for run in runs] == [1, 2]
+    bleu = [run["scores"]["a"]["tokens"]["score"] for run in runs]
+    expected = f"**{sum(bleu) / 2:.2f}** ({min(bleu):.2f} to {max(bleu):.2f})"
+    assert expected in (place / "README.md").read_text(encoding="utf-8")
+
+    # Both together are a recipe too, which trains nothing that is there.
+    settings = path.read_text(encoding="utf-8").split("[preprocess]")[1].split("[model]")[0]
+    members = '[recipe]\ntitle = "Two"\ndata = "tiny"\nensemble = ["tiny:1", "tiny:2"]\n'
+    (place / "both.toml").write_text(f"{members}\n[preprocess]{settings}", encoding="utf-8")
+    both = reproduce(place, recipe="both.toml")
+    assert both.returncode == 0, both.stderr
+    assert commands(both) == SCORED and both.stderr.count("--ensemble work/tiny/seed-2/averaged") == 2
+    (together,) = json.loads((place / "results" / "both.json").read_text(encoding="utf-8"))["runs"]
+    assert together["parameters"] == 2 * run["parameters"]
+
+
+def escaped(line: str) -> str:
+    for sign, name in (("&", "&amp;"), ("'", "&apos;"), ('"', "&quot;"), ("[", "&#91;"), ("]", "&#93;"), ("|", "&#124;")):
+        line = line.replace(sign, name)
+    return line
+
+
+def test_an_update_of_several_micro_batches_is_shared_by_processes(place: Path) -> None:
+    path = place / "tiny.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("[train]", "[train]\naccumulate = 2"), encoding="utf-8")
+    done = reproduce(place)
+    assert done.returncode == 0, done.stderr
+    shared = "torchrun --standalone --nproc-per-node 2 -m nmt train" in done.stderr
+    assert shared == (cores() > 1)
+    assert json.loads((place / "results" / "tiny.json").read_text(encoding="utf-8"))["runs"][0]["processes"] == 1 + shared
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def test_damaged_and_missing_data_is_refused(place: Path) -> None:
-    (place / "data" / "train.de.gz").write_bytes(gzip.compress(b"something else\n"))
+    (place / "text" / "train.de.gz").write_bytes(gzip.compress(b"something else\n"))
     damaged = reproduce(place)
     assert damaged.returncode == 1 and "train.de.gz" in damaged.stderr and "sha256" in damaged.stderr
-    (place / "data" / "train.de.gz").unlink()
+    (place / "text" / "train.de.gz").unlink()
     missing = reproduce(place)
     assert missing.returncode == 1 and "train.de.gz: no such file" in missing.stderr
     assert not (place / "work").exists()

@@ -1,0 +1,49 @@
+"""What a result tells of how it came about: device, versions, commit."""
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+NOT_CODE = ("recipes/README.md", "recipes/results", "recipes/experiments/README.md", "recipes/experiments/results")
+"""What recipes and experiments write themselves: changes there do not make a result another."""
+
+
+def circumstances() -> dict[str, Any]:
+    """Of what has just been made here."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
+    return {"device": device(), "versions": versions, "commit": commit()}
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def device() -> str:
+    """The GPU's name where there is one; else the processor's, and how many of its cores this process may use."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    about = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*: (.+)$", about.read_text(), re.MULTILINE) if about.is_file() else None
+    return f"{cores()} cores, {named[1] if named else platform.machine()}"
+
+
+def commit() -> str:
+    """The commit of this checkout, marked where its files differ from it; empty outside a checkout, and without git."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, check=True, encoding="utf-8").stdout.strip()
+
+    try:
+        ours = [".", *(f":(exclude){path}" for path in NOT_CODE)]
+        changed = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", *ours)
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
