@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PAIR ?= en-de
 BIN := .venv/bin
-RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
+RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain tatoeba-en-de
 
 .DEFAULT_GOAL := help
 .PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu clean $(RECIPES)
