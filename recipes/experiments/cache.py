@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from steps import output
 
-from experiments.common import RNN, TRANSFORMER, Figures, Work, assignments
+from experiments.common import NETWORKS, RNN, TRANSFORMER, Figures, Work, assignments
 from nmt.pictures import plain
 
 TITLE = "Decoding with and without a cache"
@@ -22,7 +22,6 @@ LENGTHS = (1, 32, 64, 96, 128, 160, 192, 224, 256)
 FITTED_FROM = 32
 """Growth is fitted from here on: in shorter prefixes the fixed cost of a step hides it."""
 WAYS = {"without_cache": ("without cache", "s--"), "with_cache": ("with cache", "o-")}
-NETWORKS = {"transformer": ("Transformer", "#0072b2"), "rnn": ("RNN", "#d55e00")}
 
 
 def measure(work: Work) -> Figures:
@@ -76,8 +75,8 @@ def sentence(figures: Figures) -> str:
         without, cached = growth(found, "without_cache"), growth(found, "with_cache")
         last = found["points"][-1]
         said.append(
-            f"{NETWORKS[name][0]}: without the cache a step {in_words(without)} (length^{without:.2f}), with it it {in_words(cached)} "
-            f"(length^{cached:.2f}); at {last['at']} subwords a step without it takes {last['times_as_long']:.1f} times as long, "
+            f"{NETWORKS[name].name}: without the cache a step {in_words(without)} (length^{without:.2f}), "
+            f"with it it {in_words(cached)} (length^{cached:.2f}); at {last['at']} subwords a step without it takes {last['times_as_long']:.1f} times as long, "
             f"and the whole translation {totals(found, 'without_cache')[-1] / totals(found, 'with_cache')[-1]:.1f} times."
         )
     holds = all(growth(found, "without_cache") > growth(found, "with_cache") + 0.2 for found in figures.values())
@@ -86,7 +85,7 @@ def sentence(figures: Figures) -> str:
 
 
 def table(figures: Figures) -> list[list[str]]:
-    columns = [f"{NETWORKS[name][0]} {said}, ms" for name in figures for said, _ in WAYS.values()]
+    columns = [f"{NETWORKS[name].name} {said}, ms" for name in figures for said, _ in WAYS.values()]
     costs = [steps(found, way) for found in figures.values() for way in WAYS]
     at = lengths(next(iter(figures.values())))
     rows = [[f"{length}", *(f"{each[number]:.2f}" for each in costs)] for number, length in enumerate(at)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from steps import Step, digest, run
 
@@ -64,6 +64,17 @@ TRANSFORMER: Settings = {
 }
 """The base Transformer, some ten epochs."""
 VOCABULARY = 5000
+
+
+class Look(NamedTuple):
+    """How a network is named and drawn."""
+
+    name: str
+    color: str
+
+
+NETWORKS = {"transformer": Look("Transformer", "#0072b2"), "rnn": Look("RNN", "#d55e00")}
+"""By backend."""
 
 SMALL: Settings = {
     "model.layers": 1,
@@ -224,3 +235,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def duration(seconds: float) -> str:
     """In words, as `3 min`."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`A, B and C`; `none` where there is none."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names or ["none"])

@@ -20,7 +20,7 @@ from circumstances import circumstances
 from matplotlib.figure import Figure
 from steps import digest, near, say
 
-from experiments import cache, common
+from experiments import beams, cache, common, sampling
 from experiments.common import Corpus, Figures, Work
 from experiments.readme import page
 from nmt.pictures import STYLE, save
@@ -54,6 +54,8 @@ class Experiment(Protocol):
 
 EXPERIMENTS: dict[str, Experiment] = {
     "cache": cache,
+    "beams": beams,
+    "sampling": sampling,
 }
 """In the order of README.md."""
 
