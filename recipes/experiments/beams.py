@@ -124,10 +124,8 @@ def of_network(name: str, found: dict[str, Any]) -> str:
     if size == largest:
         fallen = "which is the largest"
     else:
-        lengths = (
-            f"its translations are {ratios[largest, 0.0]:.3f} times as long as the references, there {ratios[size, 0.0]:.3f} times"
-        )
-        fallen = f"from there to beam {largest} it is {told(fall)}, and {lengths}"
+        shorter = f"the length ratio {ratios[largest, 0.0]:.3f} instead of {ratios[size, 0.0]:.3f}"
+        fallen = f"from there to beam {largest} it is {told(fall)}, and {shorter}"
     return f"{name}: {gain}; {fallen}; at beam {USUAL} the best penalty, {helped['to'][1]:g}, gives {told(helped)}."
 
 
@@ -144,7 +142,11 @@ def sentence(figures: Figures) -> str:
         f"{claim}: {listed([name for name, found in networks.items() if holds(found)])}." for claim, holds in CLAIMS.items()
     ]
     return " ".join(
-        [*(of_network(name, found) for name, found in networks.items()), f"Where that is certain (p < {SIGNIFICANT}):", *verdicts]
+        [
+            *(of_network(name, found) for name, found in networks.items()),
+            f"What is certain (p < {SIGNIFICANT}), and for which networks.",
+            *verdicts,
+        ]
     )
 
 

@@ -54,9 +54,8 @@ def totals(found: dict[str, Any], way: str) -> list[float]:
 
 def growth(found: dict[str, Any], way: str) -> float:
     """The exponent p of cost ~ length^p, by least squares of the logarithms."""
-    fitted = [
-        (at, cost) for at, cost in zip(lengths(found), steps(found, way), strict=True) if at >= min(FITTED_FROM, lengths(found)[-2])
-    ]
+    costs = zip(lengths(found), steps(found, way), strict=True)
+    fitted = [(at, cost) for at, cost in costs if at >= min(FITTED_FROM, lengths(found)[-2])]
     at, cost = np.log(np.array(fitted)).T
     return float(np.polyfit(at, cost, 1)[0])
 
@@ -74,10 +73,11 @@ def sentence(figures: Figures) -> str:
     for name, found in figures.items():
         without, cached = growth(found, "without_cache"), growth(found, "with_cache")
         last = found["points"][-1]
+        whole = totals(found, "without_cache")[-1] / totals(found, "with_cache")[-1]
         said.append(
             f"{NETWORKS[name].name}: without the cache a step {in_words(without)} (length^{without:.2f}), "
-            f"with it it {in_words(cached)} (length^{cached:.2f}); at {last['at']} subwords a step without it takes {last['times_as_long']:.1f} times as long, "
-            f"and the whole translation {totals(found, 'without_cache')[-1] / totals(found, 'with_cache')[-1]:.1f} times."
+            f"with it it {in_words(cached)} (length^{cached:.2f}); at {last['at']} subwords a step without it takes "
+            f"{last['times_as_long']:.1f} times as long, and the whole translation {whole:.1f} times."
         )
     holds = all(growth(found, "without_cache") > growth(found, "with_cache") + 0.2 for found in figures.values())
     verdict = "The claim holds here." if holds else "The claim does not show here in every network."

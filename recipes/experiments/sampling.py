@@ -85,7 +85,7 @@ def distinct(lines: Sequence[Sequence[str]]) -> float:
 
 def diversity(point: dict[str, float]) -> float:
     """100 - self-BLEU (Zhu et al. 2018, arXiv 1802.01886): 0 where all samples of a line are the same."""
-    return 100 - point["self_bleu"]
+    return max(0.0, 100 - point["self_bleu"])  # BLEU of equal texts is 100 but for rounding
 
 
 def curve(figures: Figures, method: str) -> list[dict[str, float]]:
@@ -108,9 +108,7 @@ def diversity_at(figures: Figures, method: str, quality: float) -> float:
 def sentence(figures: Figures) -> str:
     greedy, pure = figures["greedy"], figures["pure"]
     if greedy["bleu"] <= pure["bleu"]:
-        return (
-            f"Greedy search (BLEU {greedy['bleu']:.1f}) is no better than pure sampling ({pure['bleu']:.1f}): nothing to compare."
-        )
+        return f"Greedy search (BLEU {greedy['bleu']:.1f}) is no better than pure samples ({pure['bleu']:.1f}): nothing to compare."
     said = [
         f"Greedy search has BLEU {greedy['bleu']:.1f}; pure samples have {pure['bleu']:.1f}, and a diversity (100 - self-BLEU) of "
         f"{diversity(pure):.1f}."
@@ -146,9 +144,6 @@ def draw(figures: Figures, figure: Figure) -> None:
         color, style = STYLES[method]
         heights = [point["bleu"] for point in points]
         axes.plot([diversity(point) for point in points], heights, style, color=color, label=NAMES[method], markersize=4)
-        for point in figures["methods"][method]:
-            place = (diversity(point), point["bleu"])
-            axes.annotate(f"{point['value']:g}", place, (3, 3), textcoords="offset points", color=color, fontsize=6)
     axes.set_xlabel(f"diversity of {figures['samples']} samples, 100 - self-BLEU")
     axes.set_ylabel("BLEU of samples")
     plain(axes)
