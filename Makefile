@@ -5,7 +5,7 @@ BIN := .venv/bin
 RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain tatoeba-en-de
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu clean $(RECIPES)
+.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu experiments clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -20,6 +20,7 @@ help:
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
+	@echo 'experiments  claims of the papers, measured again where that is not done yet: pictures, words (NMT_DATA=DIR)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
@@ -68,6 +69,9 @@ bench: .venv/installed
 
 bench-gpu: .venv/installed
 	$(BIN)/python recipes/bench_gpu.py
+
+experiments: .venv/installed
+	$(BIN)/python recipes/experiments/run.py
 
 $(RECIPES): .venv/installed
 	$(BIN)/python recipes/run.py $@ $(if $(SEED),--seed $(SEED))

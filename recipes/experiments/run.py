@@ -1,0 +1,168 @@
+"""Measure the experiments whose result is missing, and write their pictures and README.md: python recipes/experiments/run.py.
+
+A result is measured again when the code that measures it, the base networks or the text changed. Words and pictures are made
+anew each time, from its figures.
+"""
+
+import argparse
+import ast
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where the recipes' scripts lie, which import each other by name
+
+import matplotlib
+from circumstances import circumstances
+from matplotlib.figure import Figure
+from steps import digest, near, say
+
+from experiments import beams, cache, common, sampling
+from experiments.common import Corpus, Figures, Work
+from experiments.readme import page
+from nmt.pictures import STYLE, save
+
+HERE = Path(__file__).parent
+
+
+class Experiment(Protocol):
+    """A module of this folder."""
+
+    TITLE: str
+    CLAIM: str
+    """One sentence, and whose it is: author, year, number at arXiv."""
+
+    def measure(self, work: Work) -> Figures:
+        """All that costs time."""
+        ...
+
+    def sentence(self, figures: Figures) -> str:
+        """What came out, whatever it is, in words that depend on the figures."""
+        ...
+
+    def table(self, figures: Figures) -> list[list[str]]:
+        """The figures that a reader wants to see, the names of the columns first."""
+        ...
+
+    def draw(self, figures: Figures, figure: Figure) -> None:
+        """The picture."""
+        ...
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "cache": cache,
+    "beams": beams,
+    "sampling": sampling,
+}
+"""In the order of README.md."""
+
+
+def code(source: str) -> str:
+    """A digest of `measure` in the text of a module, and of all there that it names, and that these name, and so on."""
+    definitions: dict[str, ast.stmt] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            definitions[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            definitions |= dict.fromkeys(names, node)
+    texts: dict[str, str | None] = {}
+    waiting = ["measure"]
+    while waiting:
+        name = waiting.pop()
+        if name in definitions and name not in texts:
+            texts[name] = ast.get_source_segment(source, definitions[name])
+            waiting += [each.id for each in ast.walk(definitions[name]) if isinstance(each, ast.Name)]
+    return digest(texts)
+
+
+def cause(name: str, corpus: Corpus) -> dict[str, Any]:
+    """What the figures depend on."""
+    base = digest([common.RNN, common.TRANSFORMER, common.VOCABULARY])
+    source = (HERE / f"{name}.py").read_text(encoding="utf-8")
+    return {"code": f"{code(source)}-{base}", "data": corpus.checksums()}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result; nothing where there is none."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def measured(name: str, experiment: Experiment, work: Work, found: dict[str, Any]) -> dict[str, Any]:
+    """What results/NAME.json says but for words: `found`, where it has the same cause, else measured now."""
+    because = cause(name, work.corpus)
+    if found.items() >= because.items():
+        say(f"{name}: there already")
+        return found
+    say(f"{name}: {experiment.TITLE}")
+    began = time.monotonic()
+    figures = experiment.measure(work)
+    return {
+        "experiment": name,
+        "figures": figures,
+        "seconds": time.monotonic() - began - work.waited,
+        "trainings": work.trainings,
+        **circumstances(),
+        **because,
+        "command": f"python recipes/experiments/run.py {name}",
+    }
+
+
+def write(experiment: Experiment, found: dict[str, Any], path: Path) -> None:
+    """A result and its picture beside it."""
+    figures = found["figures"]
+    words = {
+        "title": experiment.TITLE,
+        "claim": experiment.CLAIM,
+        "sentence": experiment.sentence(figures),
+        "table": experiment.table(figures),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found | words, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.0), facecolor="white", layout="constrained")
+        experiment.draw(figures, figure)
+        save(figure, path.with_suffix(".svg"))
+
+
+def write_page(folder: Path) -> None:
+    """README.md in `folder`, of all results there."""
+    results = [read(path) for name in EXPERIMENTS if (path := folder / "results" / f"{name}.json").is_file()]
+    (folder / "README.md").write_text(page(results), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Measure the claims of papers again; what is measured is not measured again.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="experiments (all)")
+    parser.add_argument("--list", action="store_true", help="say which there are")
+    parser.add_argument("--small", action="store_true", help="try the code in seconds, on tiny networks, in runs/experiments-small")
+    options = parser.parse_args(arguments)
+    if options.list:
+        print("\n".join(f"{name:12}{experiment.TITLE}" for name, experiment in EXPERIMENTS.items()))
+        return
+    for name in options.names:
+        if name not in EXPERIMENTS:
+            parser.error(f"{name}: no such experiment; there are {', '.join(EXPERIMENTS)}")
+    work = Path("runs") / ("experiments-small" if options.small else "experiments")
+    folder = work if options.small else HERE
+    corpus = common.texts()
+    if options.small:
+        corpus = corpus.beginning(work / "text", common.SMALL_LINES)
+    try:
+        for name in options.names or EXPERIMENTS:
+            path = folder / "results" / f"{name}.json"
+            experiment = EXPERIMENTS[name]
+            write(experiment, measured(name, experiment, Work(work, corpus, options.small), read(path)), path)
+            write_page(folder)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    say(f"{near((folder / 'README.md').resolve())}: written")
+
+
+if __name__ == "__main__":
+    main()
