@@ -35,11 +35,11 @@ def device() -> str:
     return f"{cores()} cores, {named[1] if named else platform.machine()}"
 
 
-def commit() -> str:
-    """The commit of this checkout, marked where its files differ from it; empty outside a checkout, and without git."""
+def commit(checkout: Path = CHECKOUT) -> str:
+    """The commit of a checkout, marked where its files differ from it; empty outside a checkout, and without git."""
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, check=True, encoding="utf-8").stdout.strip()
+        return subprocess.run(["git", *words], cwd=checkout, capture_output=True, check=True, encoding="utf-8").stdout.strip()
 
     try:
         ours = [".", *(f":(exclude){path}" for path in NOT_CODE)]

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import texts as corpora
 from steps import Step, digest, run
 
 from nmt.data.text import read_lines
@@ -18,6 +18,8 @@ from nmt.results import Translation
 from nmt.score import score
 from nmt.search.base import Search
 from nmt.translate import Options, Translator
+
+TEXTS = Path(__file__).parents[1] / "data" / "multi30k.toml"
 
 Figures = dict[str, Any]
 """All that an experiment measured, ready for JSON."""
@@ -124,17 +126,11 @@ def _begin(path: Path, place: Path, lines: int) -> Path:
 
 
 def texts() -> Corpus:
-    """English and German Multi30k, from the folder that NMT_DATA names. SystemExit where a file is missing."""
-    folder = Path(os.environ.get("NMT_DATA", "."))
-
-    def sides(part: str) -> Sides:
-        return folder / f"{part}.en.gz", folder / f"{part}.de.gz"
-
-    found = Corpus(sides("train"), sides("val"), sides("test_2016_flickr"))
-    for path in (*found.train, *found.valid, *found.test):
-        if not path.is_file():
-            raise SystemExit(f"experiments: error: {path}: no such file; NMT_DATA names the folder of Multi30k's files")
-    return found
+    """English and German Multi30k, as recipes get it."""
+    found = corpora.read(TEXTS)
+    files = corpora.fetch(found, "en", "de")
+    sides = [(files[part["en"]], files[part["de"]]) for part in (found.train, found.valid, found.tests[0].sides)]
+    return Corpus(*sides)
 
 
 def lines_of(path: Path) -> list[str]:

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where the recipes' scripts lie, which import each other by name
 
 import matplotlib
-from circumstances import circumstances
 from matplotlib.figure import Figure
+from record import circumstances
 from steps import digest, near, say
 
 from experiments import beams, cache, common, sampling

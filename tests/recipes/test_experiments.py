@@ -1,6 +1,7 @@
 """Experiments: each runs from its data to its page, what is measured is not measured again, and words say what figures say."""
 
 import gzip
+import hashlib
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from demo_corpus import PARTS, write
+from demo_corpus import write
 from experiments import beams, cache, common, sampling
 from experiments.common import Corpus, Work, listed
 from experiments.readme import page
@@ -21,13 +22,16 @@ from experiments.run import EXPERIMENTS, HERE, code, main, measured
 from experiments.run import write as write_result
 
 ROOT = Path(__file__).parents[2]
+NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+"""Of the files of each part."""
 KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "trainings"}
 KEYS |= {"device", "versions", "commit", "code", "data", "command"}
 
 
 def experiments(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"NMT_DATA": "data", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / "recipes" / "experiments" / "run.py"), *words]
+    environment = os.environ | {"NMT_DATA": "data", "PYTHONPATH": f"{ROOT}:{ROOT / 'recipes'}", "OMP_NUM_THREADS": "1"}
+    program = "from pathlib import Path; from experiments import common, run; common.TEXTS = Path('texts.toml'); run.main()"
+    command = [sys.executable, "-c", program, *words]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, encoding="utf-8")
 
 
@@ -41,10 +45,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experiments")
     write(folder / "text", "en", "de", {"train": 300, "valid": 20, "test": 20}, seed=1)
     (folder / "data").mkdir()
-    for part, name in zip(PARTS, ("train", "val", "test_2016_flickr"), strict=True):
+    for part, name in NAMES.items():
         for side in ("en", "de"):
             text = (folder / "text" / f"{part}.{side}").read_bytes()
-            (folder / "data" / f"{name}.{side}.gz").write_bytes(gzip.compress(text))
+            (folder / "data" / f"{name}.{side}.gz").write_bytes(gzip.compress(text, mtime=0))
+    files = sorted((folder / "data").iterdir())
+    sums = ", ".join(f'"{path.name}" = "{hashlib.sha256(path.read_bytes()).hexdigest()}"' for path in files)
+    sides = {part: f'{{ en = "{name}.en.gz", de = "{name}.de.gz" }}' for part, name in NAMES.items()}
+    about = f"train = {sides['train']}\nvalid = {sides['valid']}\ntest.2016 = {sides['test']}\n"
+    text = f'title = "Made up"\nsource = "nobody"\n{about}[[place]]\nsha256 = {{ {sums} }}\n'
+    (folder / "texts.toml").write_text(text, encoding="utf-8")
     return folder
 
 
@@ -88,6 +98,7 @@ def test_a_stopped_training_goes_on(
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("NMT_DATA", "data")
+    monkeypatch.setattr(common, "TEXTS", Path("texts.toml"))
     folder = Path("runs/experiments-small")
     work = Work(folder, common.texts().beginning(folder / "text", common.SMALL_LINES), small=True)
     model = work.trained(common.TRANSFORMER).path
@@ -103,11 +114,11 @@ def test_wrong_names_and_missing_data_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NMT_DATA", raising=False)
+    monkeypatch.setenv("NMT_DATA", "nowhere")
     with pytest.raises(SystemExit, match="2"):
         main(["coverage"])
     assert "coverage: no such experiment; there are cache, " in capsys.readouterr().err
-    with pytest.raises(SystemExit, match=r"train\.en\.gz: no such file; NMT_DATA names the folder"):
+    with pytest.raises(SystemExit, match=r"train\.en\.gz: no such file; NMT_DATA must hold"):
         main(["--small"])
     assert list(tmp_path.iterdir()) == []
 
@@ -147,6 +158,7 @@ def test_other_words_and_pictures_have_the_same_digest(change: tuple[str, str]) 
 def test_other_text_and_other_code_are_measured_again(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("NMT_DATA", "data")
+    monkeypatch.setattr(common, "TEXTS", Path("texts.toml"))
     calls: list[Work] = []
 
     def measure(work: Work) -> dict[str, Any]:
@@ -167,6 +179,7 @@ def test_other_text_and_other_code_are_measured_again(place: Path, tmp_path: Pat
 
 def test_a_beginning_has_the_first_lines(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_DATA", str(place / "data"))
+    monkeypatch.setattr(common, "TEXTS", place / "texts.toml")
     part = common.texts().beginning(tmp_path, {"train": 3, "valid": 2, "test": 1})
     whole = (place / "text" / "train.de").read_text(encoding="utf-8").splitlines()
     assert common.lines_of(part.train[1]) == whole[:3]

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run import NOT_CODE, circumstances, commit, device
+from record import NOT_CODE, circumstances, commit, device
 
 ROOT = Path(__file__).parents[2]
 
