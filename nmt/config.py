@@ -67,6 +67,9 @@ class TrainConfig:
     adam_beta2: Annotated[float, "Adam's decay of the mean of squared gradients"] = 0.98
     adam_epsilon: Annotated[float, "Adam's term against division by zero"] = 1e-9
     label_smoothing: Annotated[float, "share of probability given to all other tokens in the loss"] = 0.1
+    r_drop: Annotated[
+        float, "weight (alpha) of R-Drop: two passes with other dropout are to agree; 0: one pass, else twice the time and memory"
+    ] = 0.0
     clip_norm: Annotated[float, "largest global norm of the gradient; 0: no clipping"] = 1.0
     teacher_forcing: Annotated[float, "probability that the decoder reads the true token and not its own prediction (rnn)"] = 1.0
     teacher_forcing_end: Annotated[float | None, "that probability at max_steps, reached in a straight line; none: constant"] = None
@@ -102,7 +105,8 @@ class TrainConfig:
             check(name, 0, 1)
         for name in ("adam_epsilon", "max_minutes"):
             check(name, 0, above=True)
-        check("clip_norm", 0)
+        for name in ("clip_norm", "r_drop"):
+            check(name, 0)
         for name in ("warmup", "patience", "average_last"):
             check(name, 0, MOST_COUNTED)
         for name in (
@@ -120,6 +124,8 @@ class TrainConfig:
         check("seed", 0, MOST_COUNTED)
         if self.learning_rate is None and self.warmup == 0:
             raise UsageError("train.warmup is 0, so train.learning_rate must be given")
+        if self.r_drop and (self.teacher_forcing < 1 or self.teacher_forcing_end is not None):
+            raise UsageError("train.r_drop compares two passes over the same tokens, so train.teacher_forcing must stay 1")
         if self.max_steps is None:
             if self.schedule in ("linear", "cosine"):
                 raise UsageError(f"train.schedule {self.schedule} ends at train.max_steps, which must be given")

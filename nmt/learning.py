@@ -99,11 +99,11 @@ class Training:
         for part, batch in enumerate(update.parts, update.first):
             torch.manual_seed(mixed(Use.DROPOUT, settings.seed, state.step, part))
             with memory(_work(state.step, [batch])):
-                moved = batch.to(self.device)
+                here = batch.to(self.device).twice() if settings.r_drop else batch.to(self.device)
                 with self.autocast():
-                    hidden = self.hidden(moved, part)
+                    hidden = self.hidden(here, part)
                 sums = sums + loss.backward(
-                    self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight, self.gradient
+                    self.logits, hidden, here.target, batch.tokens, settings.label_smoothing, weight, self.gradient, settings.r_drop
                 )
         figures = torch.stack((sums.loss, sums.nll))
         self.team.add(figures)

@@ -86,10 +86,10 @@ def test_both_backends_learn_to_reverse_digits(
     assert logged[-1]["loss"] < 0.5 * logged[0]["loss"]
 
 
-@pytest.mark.parametrize("backend", list(BACKENDS))
-def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("backend", "more"), [*((backend, {}) for backend in BACKENDS), ("rnn", {"r_drop": 5.0})])
+def test_a_resumed_run_is_the_uninterrupted_one(backend: str, more: dict[str, Any], subwords: Dataset, tmp_path: Path) -> None:
     """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
-    settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
+    settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll", **more}
 
     def trained(place: Path, steps: int, resume: bool) -> None:
         run(subwords, place, config(backend, {"dropout": 0.2}, 0.1, **{**settings, "max_steps": steps}), resume=resume)
@@ -327,12 +327,14 @@ def test_each_micro_batch_has_random_numbers_of_its_own(digits: Dataset, tmp_pat
     assert states[:6] == states[6:]
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
 @pytest.mark.parametrize("backend", list(BACKENDS))
-def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Dataset, tmp_path: Path) -> None:
+def test_an_update_does_not_depend_on_how_it_is_split(backend: str, r_drop: float, digits: Dataset, tmp_path: Path) -> None:
     """The moments after one update are its gradient. (Adam's first step is the gradient's sign: weights would blow up noise.)"""
     found = []
     for accumulate in (1, 2, 5):
-        run(digits, tmp_path / str(accumulate), config(backend, accumulate=accumulate, max_steps=1, clip_norm=0.0))
+        settings = config(backend, accumulate=accumulate, max_steps=1, clip_norm=0.0, r_drop=r_drop)
+        run(digits, tmp_path / str(accumulate), settings)
         found.append(tensors(tmp_path / str(accumulate) / "checkpoints" / "step-1", "optimizer.safetensors"))
     for other in found[1:]:
         for name, tensor in found[0].items():
@@ -340,13 +342,30 @@ def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Data
                 torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-7)
 
 
-def test_an_epoch_counts_each_target_token_once(digits: Dataset, tmp_path: Path) -> None:
-    run(digits, tmp_path / "run", config("rnn", max_epochs=2, max_steps=None, accumulate=3))
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_an_epoch_counts_each_target_token_once(r_drop: float, digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_epochs=2, max_steps=None, accumulate=3, r_drop=r_drop))
     logged = events(tmp_path / "run", "train")
     for epoch in (1, 2):
         assert sum(event["tokens"] for event in logged if event["epoch"] == epoch) == digits.train.lengths[:, 1].sum()
     assert {event["epoch"] for event in logged} == {1, 2}
     assert len(logged) == sum(len(batches(digits.train.lengths, 128, seed=1, epoch=epoch)) for epoch in (0, 1))
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_r_drop_without_dropout_logs_what_one_pass_does(backend: str, digits: Dataset, tmp_path: Path) -> None:
+    """With dropout its loss is above, by α times how far the passes are apart."""
+    logged: dict[tuple[float, float], list[dict[str, Any]]] = {}
+    for dropout, r_drop in ((0.0, 0.0), (0.0, 5.0), (0.3, 1.0), (0.3, 5.0)):
+        place = tmp_path / f"{dropout}-{r_drop}"
+        run(digits, place, config(backend, {"dropout": dropout}, max_steps=3, learning_rate=1e-4, r_drop=r_drop))
+        logged[dropout, r_drop] = events(place, "train")
+    for key in ("loss", "nll", "grad_norm", "tokens"):
+        one, two = ([event[key] for event in logged[0.0, r_drop]] for r_drop in (0.0, 5.0))
+        assert two == pytest.approx(one, rel=1e-4)
+    mild, strong = logged[0.3, 1.0][0], logged[0.3, 5.0][0]
+    assert strong["nll"] == pytest.approx(mild["nll"], rel=1e-6)
+    assert strong["loss"] > mild["loss"] > 0
 
 
 def test_the_log_has_the_rate_and_the_norm_of_each_update(digits: Dataset, tmp_path: Path) -> None:
