@@ -20,6 +20,7 @@ from nmt.checkpoint import checkpoints, load_model
 from nmt.cli import main
 from nmt.console import Console, Progress
 from nmt.data.batching import batches
+from nmt.data.files import sealed, write_json
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
@@ -749,6 +750,18 @@ def test_two_processes_do_not_train_in_one_place(digits: Dataset, tmp_path: Path
     with opened(tmp_path / "run", False, False), pytest.raises(NmtError, match="another process is training there"):
         run(digits, tmp_path / "run", config("rnn"))
     run(digits, tmp_path / "run", config("rnn", max_steps=1))
+
+
+def test_a_run_begun_before_a_setting_was_known_goes_on_with_its_default(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    places = [tmp_path / "run", *checkpoints(tmp_path / "run")]
+    for place in places:
+        described = {key: value for key, value in json.loads((place / "config.json").read_text()).items() if key != "sha256"}
+        del described["train"]["r_drop"]
+        write_json(place / "config.json", sealed(described, "sha256"))
+    with pytest.raises(UsageError, match=r"cannot change: train\.r_drop \(0\.0, not 5\.0\);"):
+        run(digits, tmp_path / "run", config("rnn", max_steps=4, r_drop=5.0), resume=True)
+    assert run(digits, tmp_path / "run", config("rnn", max_steps=4), resume=True).step == 4
 
 
 def test_a_resumed_run_refuses_other_settings_by_name(digits: Dataset, subwords: Dataset, tmp_path: Path) -> None:
