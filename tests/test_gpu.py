@@ -56,9 +56,9 @@ def updates(data: Dataset, settings: Config, count: int, place: Path, compile: b
     return learner
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 5.0])
-def test_an_update_waits_for_the_device_once(r_drop: float, data: Dataset, tmp_path: Path, waits: list[torch.Size]) -> None:
-    settings = config("transformer", {"dropout": 0.1}, clip_norm=1.0, accumulate=2, r_drop=r_drop)
+@pytest.mark.parametrize("more", [{}, {"r_drop": 5.0}, {"optimizer": "adadelta", "schedule": "constant", "warmup": 0}])
+def test_an_update_waits_for_the_device_once(more: dict[str, Any], data: Dataset, tmp_path: Path, waits: list[torch.Size]) -> None:
+    settings = config("transformer", {"dropout": 0.1}, **{"clip_norm": 1.0, "accumulate": 2, **more})
     assert updates(data, settings, 3, tmp_path).state.step == 3
     assert waits == [torch.Size([3])] * 3
 

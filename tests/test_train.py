@@ -25,6 +25,7 @@ from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
 from nmt.info import describe
+from nmt.learning import optimizer
 from nmt.models import BACKENDS
 from nmt.models.base import Memory, Seq2Seq
 from nmt.models.rnn import Rnn
@@ -34,6 +35,7 @@ from nmt.search import Beam
 from nmt.train import train
 from nmt.translate import Options, Translator
 from nmt.validate import Validation
+from tests.conftest import network
 from tests.toys import CPU, QUIET, config, dataset, events, reversed_digits, run, words
 
 
@@ -53,6 +55,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @pytest.fixture(scope="module")
 def subwords(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset(tmp_path_factory.mktemp("words") / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60)
+
+
+ADADELTA: dict[str, Any] = {"optimizer": "adadelta", "learning_rate": None, "schedule": "constant", "warmup": 0}
 
 
 def tensors(directory: Path, name: str = "model.safetensors") -> dict[str, torch.Tensor]:
@@ -87,7 +92,9 @@ def test_both_backends_learn_to_reverse_digits(
     assert logged[-1]["loss"] < 0.5 * logged[0]["loss"]
 
 
-@pytest.mark.parametrize(("backend", "more"), [*((backend, {}) for backend in BACKENDS), ("rnn", {"r_drop": 5.0})])
+@pytest.mark.parametrize(
+    ("backend", "more"), [*((backend, {}) for backend in BACKENDS), ("rnn", {"r_drop": 5.0}), ("rnn", ADADELTA)]
+)
 def test_a_resumed_run_is_the_uninterrupted_one(backend: str, more: dict[str, Any], subwords: Dataset, tmp_path: Path) -> None:
     """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
     settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll", **more}
@@ -376,6 +383,47 @@ def test_the_log_has_the_rate_and_the_norm_of_each_update(digits: Dataset, tmp_p
         t = event["step"]
         assert event["lr"] == pytest.approx(16**-0.5 * min(t**-0.5, t * 4**-1.5), rel=1e-9)
         assert len(event["grad_norms"]) == 4 and event["grad_norms"][-1] == event["grad_norm"] > 0
+
+
+def test_adadelta_is_its_papers_algorithm(backend: str) -> None:
+    """Algorithm 1 of Zeiler 2012, on a parabola a weight, in float64."""
+    model = network(backend).double()
+    weights = list(model.parameters())
+    generator = torch.Generator().manual_seed(1)
+    goals = [torch.randn(weight.shape, generator=generator, dtype=torch.float64) for weight in weights]
+    expected = [weight.detach().clone() for weight in weights]
+    squares, steps = ([torch.zeros_like(weight) for weight in expected] for _ in range(2))
+    rho, epsilon = 0.9, 1e-4
+    made = optimizer(model, config(backend, **ADADELTA, adadelta_rho=rho, adadelta_epsilon=epsilon).train)
+    for _ in range(20):
+        made.zero_grad()
+        torch.stack([(weight - goal).square().sum() for weight, goal in zip(weights, goals, strict=True)]).sum().backward()
+        made.step()
+        for x, goal, square, step in zip(expected, goals, squares, steps, strict=True):
+            g = 2 * (x - goal)
+            square.copy_(rho * square + (1 - rho) * g**2)
+            change = -(step + epsilon).sqrt() / (square + epsilon).sqrt() * g
+            step.copy_(rho * step + (1 - rho) * change**2)
+            x += change
+    for weight, right in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.detach(), right, rtol=1e-10, atol=1e-12)
+
+
+def test_adadelta_trains_at_its_own_rate(digits: Dataset, tmp_path: Path) -> None:
+    """The first step follows from the first gradient, which its square tells; the loss falls."""
+    place = tmp_path / "run"
+    run(
+        digits, place, config("rnn", max_steps=40, save_every=1, keep_last=99, adadelta_rho=0.95, adadelta_epsilon=1e-6, **ADADELTA)
+    )
+    logged = events(place, "train")
+    assert {event["lr"] for event in logged} == {1.0}
+    assert logged[-1]["nll"] < 0.9 * logged[0]["nll"]
+    before, after = (tensors(place / "checkpoints" / f"step-{step}") for step in (0, 1))
+    kept = tensors(place / "checkpoints" / "step-1", "optimizer.safetensors")
+    for name, tensor in after.items():
+        mean = kept[f"square_avg:{name}"].double()
+        expected = (1e-6 * mean / 0.05 / (mean + 1e-6)).sqrt()
+        torch.testing.assert_close((tensor.double() - before[name].double()).abs(), expected, rtol=1e-4, atol=1e-7)
 
 
 def test_logged_validation_is_what_the_commands_say(digits: Dataset, tmp_path: Path) -> None:
@@ -757,7 +805,8 @@ def test_a_run_begun_before_a_setting_was_known_goes_on_with_its_default(digits:
     places = [tmp_path / "run", *checkpoints(tmp_path / "run")]
     for place in places:
         described = {key: value for key, value in json.loads((place / "config.json").read_text()).items() if key != "sha256"}
-        del described["train"]["r_drop"]
+        for key in ("r_drop", "optimizer", "adadelta_rho", "adadelta_epsilon"):
+            del described["train"][key]
         write_json(place / "config.json", sealed(described, "sha256"))
     with pytest.raises(UsageError, match=r"cannot change: train\.r_drop \(0\.0, not 5\.0\);"):
         run(digits, tmp_path / "run", config("rnn", max_steps=4, r_drop=5.0), resume=True)
@@ -768,6 +817,7 @@ def test_a_resumed_run_refuses_other_settings_by_name(digits: Dataset, subwords:
     run(digits, tmp_path / "run", config("rnn", max_steps=2))
     for change, name in (
         (config("rnn", learning_rate=0.02), "train.learning_rate"),
+        (config("rnn", **ADADELTA), "train.optimizer"),
         (config("rnn", batch_tokens=64), "train.batch_tokens"),
         (config("rnn", {"width": 8}), "model.width"),
         (config("rnn", bpe_dropout=0.1), "data.bpe_dropout"),
