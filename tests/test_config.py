@@ -38,8 +38,9 @@ def written(tmp_path: Path, text: str) -> str:
 
 def test_the_keys_that_recipes_rely_on_exist() -> None:
     train = (
-        "optimizer learning_rate schedule warmup label_smoothing r_drop clip_norm batch_tokens accumulate "
-        "max_steps max_epochs max_minutes valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision tensorboard seed"
+        "optimizer learning_rate schedule warmup label_smoothing r_drop clip_norm batch_tokens accumulate max_steps "
+        "max_epochs max_minutes valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision "
+        "tensorboard seed"
     )
     common = "layers encoder_layers decoder_layers width dropout tie_embeddings start"
     transformer = "heads feed_forward attention_dropout positions"
