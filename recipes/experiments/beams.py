@@ -130,24 +130,19 @@ def of_network(name: str, found: dict[str, Any]) -> str:
 
 
 CLAIMS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "Beam 2 gives at least half of what the best beam gives": two_suffice,
-    "The largest beam is worse than the best": many_harm,
-    "A length penalty helps": penalty_helps,
+    "beam 2 gives at least half of what the best beam gives": two_suffice,
+    "the largest beam is worse than the best": many_harm,
+    "a length penalty helps": penalty_helps,
 }
 
 
 def sentence(figures: Figures) -> str:
     networks = {NETWORKS[name].name: found for name, found in figures["networks"].items()}
-    verdicts = [
-        f"{claim}: {listed([name for name, found in networks.items() if holds(found)])}." for claim, holds in CLAIMS.items()
+    said = [of_network(name, found) for name, found in networks.items()]
+    holding = [
+        f"{claim} for {listed([name for name, found in networks.items() if holds(found)])}" for claim, holds in CLAIMS.items()
     ]
-    return " ".join(
-        [
-            *(of_network(name, found) for name, found in networks.items()),
-            f"What is certain (p < {SIGNIFICANT}), and for which networks.",
-            *verdicts,
-        ]
-    )
+    return " ".join([*said, f"With p < {SIGNIFICANT}, {listed(holding)}."])
 
 
 def table(figures: Figures) -> list[list[str]]:

@@ -1,0 +1,301 @@
+"""Experiments: each runs from its data to its page, what is measured is not measured again, and words say what figures say."""
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from demo_corpus import PARTS, write
+from experiments import beams, cache, common, sampling
+from experiments.common import Corpus, Work, listed
+from experiments.readme import page
+from experiments.run import EXPERIMENTS, HERE, code, main, measured
+from experiments.run import write as write_result
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "trainings"}
+KEYS |= {"device", "versions", "commit", "code", "data", "command"}
+
+
+def experiments(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"NMT_DATA": "data", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "recipes" / "experiments" / "run.py"), *words]
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, encoding="utf-8")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of Multi30k, by name, in data/: a corpus made on the spot."""
+    folder = tmp_path_factory.mktemp("experiments")
+    write(folder / "text", "en", "de", {"train": 300, "valid": 20, "test": 20}, seed=1)
+    (folder / "data").mkdir()
+    for part, name in zip(PARTS, ("train", "val", "test_2016_flickr"), strict=True):
+        for side in ("en", "de"):
+            text = (folder / "text" / f"{part}.{side}").read_bytes()
+            (folder / "data" / f"{name}.{side}.gz").write_bytes(gzip.compress(text))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(place: Path) -> subprocess.CompletedProcess[str]:
+    """All experiments, in small."""
+    return experiments(place, "--small")
+
+
+def test_all_experiments_run_from_data_to_page(place: Path, small: subprocess.CompletedProcess[str]) -> None:
+    assert small.returncode == 0, small.stderr
+    made = place / "runs" / "experiments-small"
+    results = [json.loads((made / "results" / f"{name}.json").read_text(encoding="utf-8")) for name in EXPERIMENTS]
+    for name, found in zip(EXPERIMENTS, results, strict=True):
+        assert found.keys() == KEYS and found["experiment"] == name
+        assert found["seconds"] > 0 and len({len(row) for row in found["table"]}) == 1
+        assert len(found["data"]) == 6 and found["command"].endswith(f"run.py {name}")
+        assert ElementTree.parse(made / "results" / f"{name}.svg").getroot().tag.endswith("svg")
+    readme = (made / "README.md").read_text(encoding="utf-8")
+    assert readme == page(results)
+    assert all(found["sentence"] in readme and f"(results/{found['experiment']}.svg)" in readme for found in results)
+    assert str(place) not in readme + json.dumps(results) + small.stderr
+
+    # One training for each settings and text: those that experiments share are made once.
+    trained = [line for line in small.stderr.splitlines() if line.startswith("$ nmt train ")]
+    assert len(trained) == len([path for path in (made / "models").iterdir() if path.is_dir()])
+    by_name = {found["experiment"]: set(found["trainings"]) for found in results}
+    assert not by_name["cache"] and by_name["sampling"] < by_name["beams"]
+
+
+def test_what_is_measured_is_not_measured_again(place: Path, small: subprocess.CompletedProcess[str]) -> None:
+    made = place / "runs" / "experiments-small"
+    before = contents(made)
+    again = experiments(place, "--small")
+    assert again.returncode == 0 and [line for line in again.stderr.splitlines() if line.startswith("$ ")] == []
+    assert contents(made) == before
+
+
+def test_a_stopped_training_goes_on(
+    place: Path, small: subprocess.CompletedProcess[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("NMT_DATA", "data")
+    folder = Path("runs/experiments-small")
+    work = Work(folder, common.texts().beginning(folder / "text", common.SMALL_LINES), small=True)
+    model = work.trained(common.TRANSFORMER).path
+    weights = (model / "model.safetensors").read_bytes()
+    stamp = model.with_name(f".{model.name}.made-from")
+    stamp.write_text(stamp.read_text().split()[0])
+    capfd.readouterr()
+    assert work.trained(common.TRANSFORMER).path == model
+    assert "--resume" in capfd.readouterr().err and (model / "model.safetensors").read_bytes() == weights
+
+
+def test_wrong_names_and_missing_data_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NMT_DATA", raising=False)
+    with pytest.raises(SystemExit, match="2"):
+        main(["coverage"])
+    assert "coverage: no such experiment; there are cache, " in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"train\.en\.gz: no such file; NMT_DATA names the folder"):
+        main(["--small"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    assert all(experiment.TITLE in line for experiment, line in zip(EXPERIMENTS.values(), lines, strict=True))
+
+
+MODULE = """
+SIZES = (1, 2)
+COLORS = ("red",)
+
+def measure(work):
+    return {"sum": total(SIZES)}
+
+def total(sizes):
+    return sum(sizes)
+
+def sentence(figures):
+    return f"the sum is {figures['sum']}"
+"""
+
+
+@pytest.mark.parametrize("change", [("(1, 2)", "(1, 3)"), ("return sum", "return len"), ('{"sum"', '{"all"')])
+def test_other_code_that_measures_has_another_digest(change: tuple[str, str]) -> None:
+    assert change[0] in MODULE and code(MODULE.replace(*change)) != code(MODULE)
+
+
+@pytest.mark.parametrize("change", [('"red"', '"blue"'), ("the sum is", "it is")])
+def test_other_words_and_pictures_have_the_same_digest(change: tuple[str, str]) -> None:
+    assert change[0] in MODULE and code(MODULE.replace(*change)) == code(MODULE)
+
+
+def test_other_text_and_other_code_are_measured_again(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("NMT_DATA", "data")
+    calls: list[Work] = []
+
+    def measure(work: Work) -> dict[str, Any]:
+        calls.append(work)
+        return {"number": len(calls)}
+
+    experiment: Any = SimpleNamespace(TITLE="A title", measure=measure)
+
+    def figures(corpus: Corpus, found: dict[str, Any]) -> dict[str, Any]:
+        return measured("cache", experiment, Work(tmp_path, corpus), found)
+
+    first = figures(common.texts(), {})
+    assert figures(common.texts(), first) == first and len(calls) == 1
+    other = common.texts().beginning(tmp_path, {"train": 10, "valid": 5, "test": 5})
+    assert figures(other, first)["figures"] == {"number": 2}
+    assert figures(common.texts(), first | {"code": "older"})["figures"] == {"number": 3}
+
+
+def test_a_beginning_has_the_first_lines(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NMT_DATA", str(place / "data"))
+    part = common.texts().beginning(tmp_path, {"train": 3, "valid": 2, "test": 1})
+    whole = (place / "text" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert common.lines_of(part.train[1]) == whole[:3]
+    assert [len(common.lines_of(side)) for side in (*part.valid, *part.test)] == [2, 2, 1, 1]
+
+
+def test_names_are_listed() -> None:
+    assert [listed(names) for names in ([], ["A"], ["A", "B"], ["A", "B", "C"])] == ["none", "A", "A and B", "A, B and C"]
+
+
+RESULTS = sorted((HERE / "results").glob("*.json"))
+
+
+def test_committed_results_are_what_the_page_and_the_words_come_from() -> None:
+    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS}
+    assert results.keys() <= EXPERIMENTS.keys()
+    for name, found in results.items():
+        experiment = EXPERIMENTS[name]
+        assert found.keys() == KEYS and found["experiment"] == name and found["claim"] == experiment.CLAIM
+        assert found["sentence"] == experiment.sentence(found["figures"]) and found["table"] == experiment.table(found["figures"])
+        assert (HERE / "results" / f"{name}.svg").is_file()
+    if results:
+        assert (HERE / "README.md").read_text(encoding="utf-8") == page([results[name] for name in EXPERIMENTS if name in results])
+
+
+def of_decoding(cost: dict[str, Callable[[int], float]]) -> dict[str, Any]:
+    """What `nmt bench` says of steps of these costs."""
+    points = []
+    for at in cache.LENGTHS:
+        point: dict[str, Any] = {way: {"milliseconds": {"median": of(at)}} for way, of in cost.items()}
+        points.append({"at": at, **point, "times_as_long": cost["without_cache"](at) / cost["with_cache"](at)})
+    return {"points": points}
+
+
+def test_the_growth_of_a_step_is_its_exponent_and_the_total_its_integral() -> None:
+    found = of_decoding({"without_cache": lambda n: 0.5 * n**1.5, "with_cache": lambda n: 3.0})
+    assert cache.growth(found, "without_cache") == pytest.approx(1.5)
+    assert cache.growth(found, "with_cache") == pytest.approx(0)
+    assert cache.totals(found, "with_cache") == pytest.approx([3.0 * n / 1000 for n in cache.LENGTHS])
+    linear = of_decoding({"without_cache": lambda n: 2.0 * n, "with_cache": lambda n: 1.0})
+    # The sum of 2 i up to n is n (n + 1); the trapezoids leave out half of the ends.
+    assert cache.totals(linear, "without_cache")[-1] == pytest.approx(256 * 257 / 1000, rel=0.01)
+
+
+def test_the_sentence_on_the_cache_goes_both_ways() -> None:
+    grows = of_decoding({"without_cache": lambda n: 1.0 * n, "with_cache": lambda n: 2.0})
+    same = of_decoding({"without_cache": lambda n: 2.0, "with_cache": lambda n: 2.0})
+    said = cache.sentence({"transformer": grows, "rnn": grows})
+    assert "Transformer: without the cache a step grows in proportion to the length (length^1.00)" in said
+    assert "with it it hardly grows" in said and "128.0 times as long" in said and said.endswith("The claim holds here.")
+    assert cache.sentence({"transformer": grows, "rnn": same}).endswith("does not show here in every network.")
+
+
+def of_beams(two: float, best: float, fall: float, penalty: float, p_value: float, size: int = 8) -> dict[str, Any]:
+    def difference(one: tuple[int, float], other: tuple[int, float], gain: float) -> dict[str, Any]:
+        return {"from": one, "to": other, "bleu": gain, "p_value": p_value}
+
+    sizes = [(size, penalty) for size in beams.SIZES for penalty in (beams.PENALTIES if size > 1 else (0.0,))]
+    of_runs = {"bleu": 30.0, "log_prob": -9.0, "seconds": 1.0}
+    return {
+        "runs": [{"size": size, "penalty": penalty, "length_ratio": 1 - size / 1000, **of_runs} for size, penalty in sizes],
+        "beam_2": difference((1, 0.0), (2, 0.0), two),
+        "best_beam": difference((1, 0.0), (size, 0.0), best),
+        "largest_beam": difference((size, 0.0), (64, 0.0), fall),
+        "penalty": difference((4, 0.0), (4, 0.6), penalty),
+    }
+
+
+def test_the_sentence_on_beams_goes_both_ways() -> None:
+    as_claimed = of_beams(0.5, 0.8, -0.6, 0.3, 0.01)
+    otherwise = of_beams(0.1, 0.8, 0.0, -0.3, 0.01, size=64)
+    said = beams.sentence({"networks": {"transformer": as_claimed, "rnn": otherwise}})
+    assert (
+        "Transformer: beam 2 gives +0.50 BLEU (p = 0.010) over greedy search" in said and "best without a penalty, beam 8" in said
+    )
+    assert "the length ratio 0.936 instead of 0.992" in said and "RNN: " in said and "which is the largest" in said
+    assert "the best beam gives for Transformer, the largest" in said and "a length penalty helps for Transformer." in said
+    # The same gains, but none certain.
+    said = beams.sentence({"networks": {"transformer": of_beams(0.5, 0.8, -0.6, 0.3, 0.2)}})
+    assert said.count("for none") == 3
+    assert "no beam is better than greedy search" in beams.sentence({"networks": {"rnn": of_beams(-0.1, 0, -1, 0, 1, size=1)}})
+
+
+def test_words_of_translations_are_counted_against_those_of_references() -> None:
+    assert beams.length_ratio(["a b", "c"], ["a b c d", "e f"]) == 0.5
+    runs = [{"size": 2, "penalty": 0.0, "bleu": 20.0}, {"size": 4, "penalty": 1.0, "bleu": 21.0}]
+    assert beams.best(runs) == (4, 1.0)
+
+
+def test_distinct_bigrams_are_counted_line_by_line() -> None:
+    assert sampling.distinct([["a b c", "a b c"], ["a b", "b a"]]) == (2 + 2) / (4 + 2)
+    assert sampling.distinct([["a", ""]]) == 0
+
+
+def of_samples(bends: dict[str, float]) -> dict[str, Any]:
+    """Curves from greedy search (BLEU 30, diversity 0) to pure samples (10, 80); a bend above 0 is diversity gained early."""
+
+    def point(share: float, bend: float = 0) -> dict[str, float]:
+        diversity = 80 * share + bend * math.sin(math.pi * share)
+        return {"bleu": 30 - 20 * share, "self_bleu": 100 - diversity, "distinct_bigrams": share}
+
+    curves = {name: [{"value": n, **point(n / 4, bend)} for n in (1, 2, 3)] for name, bend in bends.items()}
+    return {"samples": 5, "greedy": point(0), "pure": point(1), "methods": curves}
+
+
+@pytest.fixture
+def even() -> Iterator[dict[str, Any]]:
+    yield of_samples(dict.fromkeys(sampling.METHODS, 0.0))
+
+
+def test_diversity_at_a_quality_lies_on_the_line_between_points(even: dict[str, Any]) -> None:
+    assert sampling.level(even, 0.5) == 20
+    for method in sampling.METHODS:
+        assert sampling.diversity_at(even, method, 20) == pytest.approx(40)
+        assert sampling.diversity_at(even, method, 22.5) == pytest.approx(30)
+
+
+def test_the_sentence_on_sampling_goes_both_ways(even: dict[str, Any]) -> None:
+    ahead = sampling.sentence(of_samples({"temperature": 0, "top_k": -5, "top_p": 9, "min_p": 3}))
+    assert "top-p 49.0, min-p 43.0, temperature 40.0, top-k 35.0" in ahead
+    assert "top-p gives most diversity at a given BLEU" in ahead and "by more than 1 at each of the 3 points" in ahead
+    behind = sampling.sentence(of_samples({"temperature": 9, "top_k": -5, "top_p": 0, "min_p": 3}))
+    assert "temperature gives most diversity" in behind and "at none of the 3 points" in behind
+    assert "at none of the 3 points" in sampling.sentence(even)
+    assert "nothing to compare" in sampling.sentence(even | {"greedy": even["pure"]})
+
+
+def test_the_same_figures_are_the_same_picture(even: dict[str, Any], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_result(sampling, {"figures": even}, tmp_path / f"{name}.json")
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
