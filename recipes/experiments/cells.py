@@ -107,10 +107,11 @@ def sentence(figures: Figures) -> str:
     said = []
     for when, name in WHEN.items():
         each = [
-            f"{variant.name} {left(figures, cell, when):.1e} ({by_step(figures, cell, when):.2f} a step)"
+            f"{variant.name} {left(figures, cell, when):.2g} ({by_step(figures, cell, when):.2f} a step)"
             for cell, variant in CELLS.items()
         ]
         said.append(f"{name.capitalize()} the gradient {steps} steps back is this share of that one step back: {', '.join(each)}.")
+    said.append("(Recurrent weights begin orthogonal, which is the best start for a vanilla RNN; gates begin half open.)")
     gated = ("gru", "lstm")
     for when, name in WHEN.items():
         keeping = [CELLS[cell].name for cell in gated if keeps(figures, cell, when)]
@@ -127,7 +128,7 @@ def table(figures: Figures) -> list[list[str]]:
     header, *rows = variants.table(figures, CELLS)
     steps = len(figures["rnn"]["norms"]["after"])
     columns = [f"gradient left after {steps} steps, {name}" for name in WHEN.values()]
-    shares = [[f"{left(figures, cell, when):.1e}" for when in WHEN] for cell in CELLS]
+    shares = [[f"{left(figures, cell, when):.2g}" for when in WHEN] for cell in CELLS]
     return [[*header, *columns], *([*row, *share] for row, share in zip(rows, shares, strict=True))]
 
 

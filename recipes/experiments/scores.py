@@ -15,9 +15,9 @@ CLAIM = (
 
 ADDITIVE = "additive"
 SCORES = {
-    ADDITIVE: Variant("additive", RNN, "#000000", "o-"),
+    ADDITIVE: Variant("additive score", RNN, "#000000", "o-"),
     "dot": Variant("dot product", RNN | {"model.attention": "dot"}, "#d55e00", "s-"),
-    "bilinear": Variant("bilinear", RNN | {"model.attention": "bilinear"}, "#0072b2", "^-"),
+    "bilinear": Variant("bilinear score", RNN | {"model.attention": "bilinear"}, "#0072b2", "^-"),
     "scaled-dot": Variant("scaled dot product", RNN | {"model.attention": "scaled-dot"}, "#009e73", "v-"),
 }
 FASTER = 1.05

@@ -116,13 +116,13 @@ def test_the_sentence_on_scores_goes_each_way() -> None:
     )
     assert "The dot product is worse than that by 2.00 BLEU, p = 0.010, at 1.50 times the speed" in said
     assert "The scaled dot product is as good as that (+0.20 BLEU)" in said
-    assert "Better than the additive score is: bilinear." in said
+    assert "Better than the additive score is: bilinear score." in said
     assert "falls behind, and scaling helps (+2.20)." in said and said.endswith("Products are faster than the additive score here.")
     said = scores.sentence({"additive": additive, "dot": trained(32), "bilinear": trained(31, 0.4), "scaled-dot": trained(29)})
     assert "Better than the additive score is: dot product." in said and "no faster" in said
     assert "does not fall behind; scaling changes it by -3.00." in said
     both = scores.sentence({"additive": additive, "dot": trained(32), "bilinear": trained(31), "scaled-dot": trained(29)})
-    assert "Better than the additive score are: dot product and bilinear." in both
+    assert "Better than the additive score are: dot product and bilinear score." in both
     none = scores.sentence({"additive": additive, "dot": trained(28), "bilinear": trained(28), "scaled-dot": trained(28)})
     assert "neither of the two" in none and "but scaling does not help (+0.00)" in none
 
@@ -221,9 +221,17 @@ def test_the_sentence_on_order_goes_each_way() -> None:
     said = order.sentence(of_orders(10, 1.0, 1))
     assert "Sinusoidal positions: BLEU 20.00, 60.0 % of the words and 20.0 % of the 4-grams are right" in said
     assert "100% of the right words are left, and 50% of the right 4-grams: what is lost is order more than words." in said
-    assert "does not reach the network without positions: the claim holds here." in said and "in some order all the same" in said
+    assert (
+        "does not reach the network without positions, and positions are worth +10.00 BLEU: the claim holds here." in said
+        and "in some order all the same" in said
+    )
     said = order.sentence(of_orders(20, 0.5, 15))
-    assert "what is lost is not the order." in said and "the claim does not hold." in said and "hardly in a better order" in said
+    assert (
+        "what is lost is not the order." in said
+        and "reaches the network without positions" in said
+        and "the claim does not hold here." in said
+        and "hardly in a better order" in said
+    )
 
 
 def test_shuffled_lines_have_the_same_words() -> None:
