@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from record import circumstances
 from steps import digest, near, say
 
-from experiments import beams, cache, common, sampling
+from experiments import beams, cache, cells, common, context, forcing, length, order, sampling, scores
 from experiments.common import Corpus, Figures, Work
 from experiments.readme import page
 from nmt.pictures import STYLE, save
@@ -53,6 +53,12 @@ class Experiment(Protocol):
 
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "length": length,
+    "scores": scores,
+    "cells": cells,
+    "context": context,
+    "forcing": forcing,
+    "order": order,
     "cache": cache,
     "beams": beams,
     "sampling": sampling,

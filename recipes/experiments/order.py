@@ -1,0 +1,120 @@
+"""A Transformer without positions: what it knows of the order of words."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.common import TRANSFORMER, Figures, Work, lines_of
+from experiments.variants import ALIKE, Variant, greedy, learned
+from nmt.pictures import plain
+from nmt.score import score
+
+TITLE = "Word order without positions"
+CLAIM = (
+    "Attention does not see the order of what it looks at: without recurrence or convolution something must tell the network the "
+    "positions (Vaswani et al. 2017, arXiv 1706.03762, section 3.5)."
+)
+
+NETWORKS = {
+    "sinusoidal": Variant("sinusoidal positions", TRANSFORMER, "#0072b2", "o-"),
+    "none": Variant("no positions", TRANSFORMER | {"model.positions": "none"}, "#d55e00", "s-"),
+}
+ORDERS = 4
+SAME = 0.95
+"""Of the translations: where more are the same, the order of the source was not seen. Sums in another order may round otherwise."""
+TEXTS = {"test": "source as it is", "shuffled": "source words shuffled", "bag": "output words shuffled"}
+STYLES = {"test": "-", "shuffled": "--", "bag": ":"}
+
+
+def measure(work: Work) -> Figures:
+    sources, references = map(lines_of, work.corpus.test)
+    disordered = shuffled(sources)
+    figures: Figures = {}
+    for name, network in NETWORKS.items():
+        trained = work.trained(network.settings)
+        texts = {"test": greedy(trained, sources), "shuffled": greedy(trained, disordered)}
+        texts["bag"] = shuffled(texts["test"])
+        same = sum(one == other for one, other in zip(texts["test"], texts["shuffled"], strict=True))
+        scores = {text: scored(lines, references) for text, lines in texts.items()}
+        figures[name] = {"texts": scores, "same": same / len(sources), **learned(trained)}
+    return figures
+
+
+def shuffled(lines: Sequence[str]) -> list[str]:
+    """The words of each line in an order that is left to chance, the same each time."""
+    chance = Random(1)
+    return [" ".join(chance.sample(words, len(words))) for words in map(str.split, lines)]
+
+
+def scored(lines: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """BLEU, and the precisions of n-grams that it is made of, in per cent."""
+    (found,) = score(lines, [references], ("bleu",))
+    return {"bleu": found.value, "precisions": [float(each) for each in found.details.split()[0].split("/")]}
+
+
+def of(figures: Figures, name: str, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = figures[name]["texts"][text]
+    return found
+
+
+def sentence(figures: Figures) -> str:
+    said = []
+    for name, network in NETWORKS.items():
+        found = of(figures, name, "test")
+        precisions = found["precisions"]
+        said.append(
+            f"{network.name.capitalize()}: BLEU {found['bleu']:.2f}, {precisions[0]:.1f} % of the words and "
+            f"{precisions[-1]:.1f} % of the {ORDERS}-grams are right; with the source's words shuffled BLEU "
+            f"{of(figures, name, 'shuffled')['bleu']:.2f}, and {figures[name]['same']:.0%} of the translations are the same."
+        )
+    ordered, orderless = (of(figures, name, "test")["precisions"] for name in NETWORKS)
+    kept = [each / full if full else 0.0 for full, each in zip(ordered, orderless, strict=True)]
+    said.append(
+        f"Without positions {kept[0]:.0%} of the right words are left, and {kept[-1]:.0%} of the right {ORDERS}-grams: what is "
+        f"lost is {'order more than words' if kept[-1] < kept[0] else 'not the order'}."
+    )
+    gained = of(figures, "sinusoidal", "test")["bleu"] - of(figures, "none", "test")["bleu"]
+    unseen = figures["none"]["same"] > SAME
+    said.append(
+        f"The order of the source {'does not reach' if unseen else 'reaches'} the network without positions, and positions are "
+        f"worth {gained:+.2f} BLEU: the claim {'holds' if unseen and gained > ALIKE else 'does not hold'} here."
+    )
+    bag = of(figures, "none", "bag")["precisions"][-1]
+    if orderless[-1] > 2 * bag:
+        said.append(
+            f"Its own output is in some order all the same ({orderless[-1]:.1f} % of {ORDERS}-grams right; {bag:.1f} % when its "
+            "words are shuffled): a decoder that sees only the words before knows which these are, and from them what may follow."
+        )
+    else:
+        said.append(
+            f"Its own output is hardly in a better order than if its words were shuffled ({bag:.1f} % of {ORDERS}-grams right)."
+        )
+    return " ".join(said)
+
+
+def table(figures: Figures) -> list[list[str]]:
+    columns = [f"{order}-grams, %" for order in range(1, ORDERS + 1)]
+    rows = []
+    for name, network in NETWORKS.items():
+        for text, what in TEXTS.items():
+            found = of(figures, name, text)
+            rows.append([network.name, what, f"{found['bleu']:.2f}", *(f"{each:.1f}" for each in found["precisions"])])
+    return [["network", "text", "BLEU", *columns], *rows]
+
+
+def draw(figures: Figures, figure: Figure) -> None:
+    axes = figure.subplots()
+    orders = range(1, ORDERS + 1)
+    for name, network in NETWORKS.items():
+        for text, what in TEXTS.items():
+            heights = of(figures, name, text)["precisions"]
+            label = f"{network.name}, {what}"
+            axes.plot(orders, heights, STYLES[text], color=network.color, marker=network.style[0], label=label, markersize=4)
+    axes.set_xticks(orders)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("words in a row (n)")
+    axes.set_ylabel("right n-grams, per cent")
+    plain(axes)
+    axes.legend(frameon=False, fontsize=8)
