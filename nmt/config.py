@@ -57,7 +57,12 @@ class DataConfig:
 class TrainConfig:
     """`[train]`: optimizer, schedule, limits, validation."""
 
-    learning_rate: Annotated[float | None, "peak learning rate; none: (width * warmup)^-0.5, the Transformer paper's"] = None
+    optimizer: Annotated[
+        Literal["adam", "adadelta"], "what makes steps of gradients; adadelta finds its own rates: schedule constant, warmup 0"
+    ] = "adam"
+    learning_rate: Annotated[
+        float | None, "peak learning rate; none: (width * warmup)^-0.5, the Transformer paper's, or 1 with adadelta"
+    ] = None
     schedule: Annotated[
         Literal["inverse-sqrt", "linear", "cosine", "constant"],
         "how the rate falls after warm-up; linear and cosine end at max_steps",
@@ -66,7 +71,12 @@ class TrainConfig:
     adam_beta1: Annotated[float, "Adam's decay of the mean of gradients"] = 0.9
     adam_beta2: Annotated[float, "Adam's decay of the mean of squared gradients"] = 0.98
     adam_epsilon: Annotated[float, "Adam's term against division by zero"] = 1e-9
+    adadelta_rho: Annotated[float, "Adadelta's decay of the means of squared gradients and of squared steps"] = 0.95
+    adadelta_epsilon: Annotated[float, "Adadelta's term against division by zero, which the first steps grow from"] = 1e-6
     label_smoothing: Annotated[float, "share of probability given to all other tokens in the loss"] = 0.1
+    r_drop: Annotated[
+        float, "weight (alpha) of R-Drop: two passes with other dropout are to agree; 0: one pass, else twice the time and memory"
+    ] = 0.0
     clip_norm: Annotated[float, "largest global norm of the gradient; 0: no clipping"] = 1.0
     teacher_forcing: Annotated[float, "probability that the decoder reads the true token and not its own prediction (rnn)"] = 1.0
     teacher_forcing_end: Annotated[float | None, "that probability at max_steps, reached in a straight line; none: constant"] = None
@@ -96,13 +106,14 @@ class TrainConfig:
             _check_range("train", self, name, least, most, below, above)
 
         check("learning_rate", 0)
-        for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
+        for name in ("adam_beta1", "adam_beta2", "adadelta_rho", "label_smoothing"):
             check(name, 0, 1, below=True)
         for name in ("teacher_forcing", "teacher_forcing_end"):
             check(name, 0, 1)
-        for name in ("adam_epsilon", "max_minutes"):
+        for name in ("adam_epsilon", "adadelta_epsilon", "max_minutes"):
             check(name, 0, above=True)
-        check("clip_norm", 0)
+        for name in ("clip_norm", "r_drop"):
+            check(name, 0)
         for name in ("warmup", "patience", "average_last"):
             check(name, 0, MOST_COUNTED)
         for name in (
@@ -118,8 +129,13 @@ class TrainConfig:
         check("accumulate", 1, self.batch_tokens)
         check("valid_beam", 1, MOST_BEAM)
         check("seed", 0, MOST_COUNTED)
-        if self.learning_rate is None and self.warmup == 0:
+        if self.optimizer == "adadelta":
+            if self.schedule != "constant" or self.warmup:
+                raise UsageError("train.optimizer adadelta finds its own rates: set train.schedule constant and train.warmup 0")
+        elif self.learning_rate is None and self.warmup == 0:
             raise UsageError("train.warmup is 0, so train.learning_rate must be given")
+        if self.r_drop and (self.teacher_forcing < 1 or self.teacher_forcing_end is not None):
+            raise UsageError("train.r_drop compares two passes over the same tokens, so train.teacher_forcing must stay 1")
         if self.max_steps is None:
             if self.schedule in ("linear", "cosine"):
                 raise UsageError(f"train.schedule {self.schedule} ends at train.max_steps, which must be given")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt import loss
 from nmt.allocator import out_of_memory, return_fragments
-from nmt.config import Config
+from nmt.config import Config, TrainConfig
 from nmt.console import Console
 from nmt.data.batching import Batch
 from nmt.data.seeds import Use, mixed
@@ -63,6 +63,22 @@ def feed(dataset: Dataset, config: Config, model: Seq2Seq, directory: Path, team
     )
 
 
+def optimizer(model: Seq2Seq, settings: TrainConfig) -> torch.optim.Optimizer:
+    """What makes a step of the gradients of all weights of `model`; its rate is set before each step."""
+    if settings.optimizer == "adadelta":
+        return torch.optim.Adadelta(model.parameters(), rho=settings.adadelta_rho, eps=settings.adadelta_epsilon)
+    betas = (settings.adam_beta1, settings.adam_beta2)
+    return torch.optim.Adam(model.parameters(), betas=betas, eps=settings.adam_epsilon, fused=True)
+
+
+def peak_rate(config: Config) -> float:
+    """The learning rate that warm-up leads to: the one given, else that of the optimizer's paper."""
+    settings = config.train
+    if settings.learning_rate is not None:
+        return settings.learning_rate
+    return 1.0 if settings.optimizer == "adadelta" else paper_rate(config.model.width, settings.warmup)
+
+
 class Training:
     """A network while it is trained, update by update, wherever these come from; in several processes the same at all times."""
 
@@ -81,13 +97,9 @@ class Training:
         self.compile, self.team = compile, team
         self.forward: Callable[..., Tensor] = torch.compile(model, dynamic=True) if compile else model
         self.gradient: loss.Gradient = torch.compile(loss.gradient) if compile else loss.gradient
-        settings = self.settings
-        self.optimizer = torch.optim.Adam(
-            model.parameters(), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
-        )
+        self.optimizer = optimizer(model, self.settings)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
-        peak = settings.learning_rate
-        self.peak = paper_rate(config.model.width, settings.warmup) if peak is None else peak
+        self.peak = peak_rate(config)
         self.state = State()
 
     def update(self, update: Update) -> None:
@@ -99,11 +111,11 @@ class Training:
         for part, batch in enumerate(update.parts, update.first):
             torch.manual_seed(mixed(Use.DROPOUT, settings.seed, state.step, part))
             with memory(_work(state.step, [batch])):
-                moved = batch.to(self.device)
+                here = batch.to(self.device).twice() if settings.r_drop else batch.to(self.device)
                 with self.autocast():
-                    hidden = self.hidden(moved, part)
+                    hidden = self.hidden(here, part)
                 sums = sums + loss.backward(
-                    self.logits, hidden, moved.target, moved.tokens, settings.label_smoothing, weight, self.gradient
+                    self.logits, hidden, here.target, batch.tokens, settings.label_smoothing, weight, self.gradient, settings.r_drop
                 )
         figures = torch.stack((sums.loss, sums.nll))
         self.team.add(figures)
@@ -184,7 +196,8 @@ class Training:
     def remedy(self) -> str:
         """Settings that a training which has diverged may do better with."""
         way = "train.precision bfloat16, " if self.precision == torch.float16 else ""
-        return f"{way}a lower train.learning_rate, a longer train.warmup or a smaller train.clip_norm"
+        warmup = "" if self.settings.optimizer == "adadelta" else ", a longer train.warmup"
+        return f"{way}a lower train.learning_rate{warmup} or a smaller train.clip_norm"
 
 
 @contextmanager

@@ -4,7 +4,14 @@ The smoothed loss of one position is (1 − ε)·(−log p(y)) + ε·mean over v
 distribution of which ε is uniform (Szegedy et al. 2016, arXiv 1512.00567, section 7; used by Vaswani et al. 2017).
 Its gradient in the logits is softmax − (1 − ε)·onehot(y) − ε/V, and is written where the softmax stands.
 
-Legend: B sentences, T target positions, N real ones among B·T, d width, V target vocabulary.
+R-Drop (Liang et al. 2021, arXiv 2106.14448, eq. 4) has all pairs go through the network twice, with other dropout, and asks the two
+distributions p and q of a position to agree: L₁ + L₂ + α/2·(KL(p‖q) + KL(q‖p)), which the authors' program divides by the
+positions, each counted once. Here it is half of that, so that α weighs as in the paper and the loss is on the scale of one pass:
+its numbers, and limits of the gradient's norm, compare with those of a training without.
+With logits a and b, δ = a − b, and the mean of δ under p, KL(p‖q) + KL(q‖p) = Σ (p − q)·δ has in a the gradient
+p·(δ − mean) + p − q: a number added to all of a changes neither, so no log-probability is needed.
+
+Legend: B sentences, T target positions, N real ones among B·T, P passes (2 with R-Drop, else 1), d width, V target vocabulary.
 """
 
 from collections.abc import Callable
@@ -23,16 +30,19 @@ CHUNK = {"cpu": 2**22, "cuda": 2**28}
 
 Logits = Callable[[Tensor], Tensor]
 """(N, d) -> (N, V), as `Seq2Seq.logits`."""
-Gradient = Callable[[Tensor, Tensor, float, Tensor | float], tuple[Tensor, Tensor, Tensor, Tensor]]
+Gradient = Callable[[Tensor, Tensor, float, Tensor | float, float], tuple[Tensor, Tensor, Tensor, Tensor]]
 """`gradient`, or the same compiled."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over real target positions: tensors of one number, left on the device, so that nobody waits for them."""
+    """Sums over real target positions: tensors of one number, left on the device, so that nobody waits for them.
+
+    Of two passes, the mean of their sums.
+    """
 
     loss: Tensor
-    """Smoothed."""
+    """Smoothed, and with R-Drop's term."""
     nll: Tensor
     """−log p(y), not smoothed; natural log."""
     correct: Tensor
@@ -49,16 +59,38 @@ def nothing(device: torch.device) -> Sums:
     return Sums(loss, nll, correct, 0)
 
 
-def gradient(scores: Tensor, labels: Tensor, smoothing: float, weight: Tensor | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gradient(
+    scores: Tensor, labels: Tensor, smoothing: float, weight: Tensor | float, r_drop: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of logits (N, V) and labels (N,): the summed loss, nll and correct positions, and `weight` × the loss's gradient (N, V).
+
+    With `r_drop`, R-Drop's α, logits (2N, V) and labels (2N,) hold the N of one pass and then the same N of the other.
 
     Nothing but passes over (N, V) numbers, ten of them. Compiled they become a few: counted in bytes, that saves a GPU a tenth of
     the time of an update of the base Transformer or more.
     """
     sums, slope = _measure(scores, labels, smoothing)
+    loss, nll, correct = sums.loss, sums.nll, sums.correct
+    if r_drop:
+        loss, nll, correct = (loss + _divergence(scores, slope, r_drop)) / 2, nll / 2, correct / 2
+        weight = weight / 2
     slope.sub_(smoothing / slope.shape[-1])
     slope.scatter_add_(1, labels[:, None], slope.new_full((len(slope), 1), smoothing - 1))
-    return sums.loss, sums.nll, sums.correct, slope.mul_(weight).to(scores.dtype)
+    return loss, nll, correct, slope.mul_(weight).to(scores.dtype)
+
+
+def _divergence(scores: Tensor, probabilities: Tensor, r_drop: float) -> Tensor:
+    """Of logits (2N, V) and their softmax, each of one pass and then of the other: the sum over N of α/2·(KL(p‖q) + KL(q‖p)).
+
+    Its gradient in the logits is added to `probabilities`.
+    """
+    (one, other), (p, q) = scores.to(probabilities.dtype).chunk(2), probabilities.chunk(2)
+    difference, gap = one - other, p - q
+    mean_p, mean_q = (p * difference).sum(-1, keepdim=True), (q * difference).sum(-1, keepdim=True)
+    half = r_drop / 2
+    p.mul_((difference - mean_p).mul_(half).add_(1)).add_(gap, alpha=half)
+    q.mul_((mean_q - difference).mul_(half).add_(1)).sub_(gap, alpha=half)
+    return half * (mean_p - mean_q).sum()
 
 
 def backward(
@@ -69,19 +101,24 @@ def backward(
     smoothing: float,
     weight: Tensor | float,
     gradient: Gradient = gradient,
+    r_drop: float = 0.0,
 ) -> Sums:
-    """Adds the gradient of `weight` × the summed loss to the parameters behind `hidden` (B, T, d) and `logits`.
+    """Adds the gradient of `weight` × the summed loss to the parameters behind `hidden` (PB, T, d) and `logits`.
 
-    target (B, T) holds `tokens` ids that are not PAD; the others have no part in anything. The sums are not weighted.
+    target (PB, T) holds P·`tokens` ids that are not PAD; the others have no part in anything. The sums are not weighted.
+    With `r_drop`, R-Drop's α, P is 2: the rows of one pass and then the same of the other, with the same targets.
     """
-    rows, labels = _real(hidden, target, tokens)
+    passes = 2 if r_drop else 1
+    rows, labels = _real(hidden, target, passes * tokens)  # of one pass after the other, each in the same order
+    rows, labels = rows.view(passes, tokens, -1), labels.view(passes, tokens)
     leaf = rows.detach().requires_grad_()  # the graph of a chunk ends here and is gone before the next chunk
     total = nothing(hidden.device)
-    chunk = _chunk(logits, leaf)
+    chunk = max(1, _chunk(logits, rows[0]) // passes)
     for start in range(0, tokens, chunk):
-        scores, gold = logits(leaf[start : start + chunk]), labels[start : start + chunk]
-        loss, nll, correct, slope = gradient(scores.detach(), gold, smoothing, weight)
-        total = total + Sums(loss, nll, correct, len(gold))
+        states, gold = (each[:, start : start + chunk].flatten(0, 1) for each in (leaf, labels))
+        scores = logits(states)
+        loss, nll, correct, slope = gradient(scores.detach(), gold, smoothing, weight, r_drop)
+        total = total + Sums(loss, nll, correct, len(gold) // passes)
         torch.autograd.backward(scores, slope)
     torch.autograd.backward(rows, leaf.grad)
     return total

@@ -106,7 +106,8 @@ def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset,
         return None  # it was stopped before it wrote anything
     if not (place / CONFIG).is_file():
         raise NmtError(f"{place / CONFIG}: no such file; {HINT}")
-    stored, wanted = read_config(place), config.to_dict()
+    described, wanted = read_config(place), config.to_dict()
+    stored = Config.from_dict(described).to_dict()  # a setting that was not known yet had the value that is now its default
     conflicts = [
         f"{table}.{key} ({stored[table].get(key)}, not {wanted[table].get(key)})"
         for table in wanted
@@ -120,7 +121,7 @@ def begun_from(run: Path, newest: Path | None, config: Config, dataset: Dataset,
         )
     if newest is not None and read_state(newest)["data"] != data:
         raise NmtError(f"{dataset.path}: is not the data that {run} was trained on; to go on with other data, give --init-from")
-    return Path(stored["init_from"]) if stored["init_from"] else None
+    return Path(described["init_from"]) if described["init_from"] else None
 
 
 def _may_change(config: Config, table: str, key: str) -> bool:

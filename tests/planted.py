@@ -155,7 +155,7 @@ BUGS = [
         "accumulation weighting unequal batches equally",
         "nmt/learning.py",
         "settings.label_smoothing, weight, self.gradient",
-        "settings.label_smoothing, 1 / (moved.tokens * len(update.parts)), self.gradient",
+        "settings.label_smoothing, 1 / (batch.tokens * len(update.parts)), self.gradient",
         ("tests/test_train.py",),
     ),
 ]

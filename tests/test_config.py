@@ -38,8 +38,9 @@ def written(tmp_path: Path, text: str) -> str:
 
 def test_the_keys_that_recipes_rely_on_exist() -> None:
     train = (
-        "learning_rate schedule warmup label_smoothing clip_norm batch_tokens accumulate max_steps max_epochs max_minutes "
-        "valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision tensorboard seed"
+        "optimizer learning_rate schedule warmup label_smoothing r_drop clip_norm batch_tokens accumulate max_steps "
+        "max_epochs max_minutes valid_every save_every log_every keep_last metric patience teacher_forcing average_last precision "
+        "tensorboard seed"
     )
     common = "layers encoder_layers decoder_layers width dropout tie_embeddings start"
     transformer = "heads feed_forward attention_dropout positions"
@@ -127,6 +128,15 @@ WRONG = [
     ({"train": {"max_steps": "none", "schedule": "linear"}}, "train.max_steps, which must be given"),
     ({"train": {"max_steps": "none", "teacher_forcing_end": 0.5}}, "train.max_steps, which must be given"),
     ({"train": {"warmup": 0}}, "train.learning_rate must be given"),
+    ({"train": {"optimizer": "adadelta"}}, "set train.schedule constant and train.warmup 0"),
+    ({"train": {"optimizer": "adadelta", "schedule": "constant"}}, "set train.schedule constant and train.warmup 0"),
+    ({"train": {"optimizer": "adadelta", "warmup": 0}}, "set train.schedule constant and train.warmup 0"),
+    ({"train": {"optimizer": "adadleta"}}, "did you mean 'adadelta'?"),
+    ({"train": {"adadelta_rho": 1.0}}, "train.adadelta_rho must be at least 0 and below 1, not 1"),
+    ({"train": {"adadelta_epsilon": 0.0}}, "train.adadelta_epsilon must be above 0, not 0"),
+    ({"train": {"r_drop": -1}}, "train.r_drop must be at least 0, not -1"),
+    ({"train": {"r_drop": 5, "teacher_forcing": 0.9}}, "train.teacher_forcing must stay 1"),
+    ({"train": {"r_drop": 5, "teacher_forcing_end": 0.9}}, "train.teacher_forcing must stay 1"),
     ({"train": {"average_last": 9}}, "needs train.keep_last"),
     ({"data": {"bpe_dropout": 1}}, "data.bpe_dropout must be at least 0 and below 1, not 1"),
     ({"model": {"width": 10, "heads": 3}}, "model: "),

@@ -76,10 +76,10 @@ def weights(place: Path, step: int) -> dict[str, torch.Tensor]:
     return load_file(place / "checkpoints" / f"step-{step}" / "model.safetensors")
 
 
-@pytest.mark.parametrize("backend", list(TINY))
-def test_processes_train_as_one_does_with_as_many_micro_batches(backend: str, data: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("backend", "r_drop"), [*((backend, 0) for backend in TINY), ("transformer", 5)])
+def test_processes_train_as_one_does_with_as_many_micro_batches(backend: str, r_drop: int, data: Dataset, tmp_path: Path) -> None:
     """Dropout and BPE-dropout on; the loss by validation too, whose lines they share."""
-    settings = {"data.bpe_dropout": 0.1, "average_last": 2}
+    settings = {"data.bpe_dropout": 0.1, "average_last": 2, "r_drop": r_drop}
     succeeded(team(1, *training(data, tmp_path / "one", backend, accumulate=4, **settings)))
     succeeded(team(2, *training(data, tmp_path / "two", backend, accumulate=2, **settings)))
     one, two = events(tmp_path / "one"), events(tmp_path / "two")

@@ -56,14 +56,18 @@ def updates(data: Dataset, settings: Config, count: int, place: Path, compile: b
     return learner
 
 
-def test_an_update_waits_for_the_device_once(data: Dataset, tmp_path: Path, waits: list[torch.Size]) -> None:
-    settings = config("transformer", {"dropout": 0.1}, clip_norm=1.0, accumulate=2)
+@pytest.mark.parametrize("more", [{}, {"r_drop": 5.0}, {"optimizer": "adadelta", "schedule": "constant", "warmup": 0}])
+def test_an_update_waits_for_the_device_once(more: dict[str, Any], data: Dataset, tmp_path: Path, waits: list[torch.Size]) -> None:
+    settings = config("transformer", {"dropout": 0.1}, **{"clip_norm": 1.0, "accumulate": 2, **more})
     assert updates(data, settings, 3, tmp_path).state.step == 3
     assert waits == [torch.Size([3])] * 3
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
 @pytest.mark.usefixtures("waits")
-def test_batches_of_all_shapes_are_compiled_once(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_all_shapes_are_compiled_once(
+    r_drop: float, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graphs: list[int] = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -72,7 +76,7 @@ def test_batches_of_all_shapes_are_compiled_once(data: Dataset, tmp_path: Path, 
 
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend, fullgraph=True))
-    settings = config("transformer", {"dropout": 0.1}, batch_tokens=300)
+    settings = config("transformer", {"dropout": 0.1}, batch_tokens=300, r_drop=r_drop)
     learner = updates(data, settings, 12, tmp_path, compile=True)
     coming = feed(data, settings, learner.model, tmp_path).updates(0, 0)
     batches = [update.parts[0] for update in itertools.islice(coming, 12)]
@@ -82,15 +86,18 @@ def test_batches_of_all_shapes_are_compiled_once(data: Dataset, tmp_path: Path, 
     assert len(graphs) == 3, graphs
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler's own, where a graph ends midway
-def test_a_compiled_training_goes_the_same_way(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_training_goes_the_same_way(
+    r_drop: float, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a CPU, and with what the compiler makes of the operations but not the kernels it would write, which take a minute."""
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
     losses = []
     for compile in (False, True):
         place = tmp_path / str(compile)
-        run(data, place, config("transformer", accumulate=2, max_steps=5, label_smoothing=0.1), compile=compile)
+        run(data, place, config("transformer", accumulate=2, max_steps=5, label_smoothing=0.1, r_drop=r_drop), compile=compile)
         losses.append([(event["loss"], event["nll"], event["grad_norm"]) for event in events(place, "train")])
     torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-4, atol=0)
 

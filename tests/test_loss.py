@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt import loss
+from nmt.data.batching import Batch
+from nmt.models.base import Seq2Seq
 from nmt.vocab import PAD
+from tests.conftest import network, prefixes, sources
 
 B, T, D, V = 5, 7, 6, 11
 
@@ -65,6 +68,70 @@ def test_sums_and_gradients_are_those_of_the_formula(smoothing: float) -> None:
         assert int(measured.correct) == int(((best == target) & (target != PAD)).sum())
 
 
+def agreeing(logits: Tensor, target: Tensor, smoothing: float, alpha: float) -> tuple[Tensor, Tensor]:
+    """Half of R-Drop's loss as its paper has it, from the logits (2B, T, V) of two passes and target (B, T); the mean nll."""
+    real = target != PAD
+    one, other = (each[real].log_softmax(-1) for each in logits.chunk(2))
+    gold = target[real]
+    entropy = sum(nn.functional.cross_entropy(each, gold, reduction="sum", label_smoothing=smoothing) for each in (one, other))
+    nll = sum(nn.functional.nll_loss(each, gold, reduction="sum") for each in (one, other))
+    apart = [nn.functional.kl_div(q, p, reduction="sum", log_target=True) for p, q in ((one, other), (other, one))]
+    return (entropy + alpha * sum(apart) / 2) / 2, nll / 2  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 100])
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
+def test_r_drop_is_the_formula_and_so_is_its_gradient(alpha: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "CHUNK", {"cpu": rows * V})
+    layer, hidden, target, tokens = case()
+    both = torch.cat((hidden, hidden + 0.3 * torch.randn_like(hidden))).detach().requires_grad_()
+    expected, nll = agreeing(layer(both), target, 0.1, alpha)
+    wanted = torch.autograd.grad(expected, [both, layer.weight, layer.bias])
+
+    sums = loss.backward(layer, both, target.repeat(2, 1), tokens, 0.1, 0.25, r_drop=alpha)
+    for got, gradient in zip((both.grad, layer.weight.grad, layer.bias.grad), wanted, strict=True):
+        assert got is not None
+        torch.testing.assert_close(got, 0.25 * gradient, rtol=0, atol=1e-10)
+    assert sums.tokens == tokens
+    torch.testing.assert_close(sums.loss, expected.detach(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(sums.nll, nll.detach(), rtol=0, atol=1e-10)
+
+
+def test_r_drop_of_two_passes_alike_changes_nothing() -> None:
+    layer, hidden, target, tokens = case()
+    alone = loss.backward(layer, hidden, target, tokens, 0.1, 1.0)
+    both = torch.cat((hidden, hidden)).detach().requires_grad_()
+    sums = loss.backward(layer, both, target.repeat(2, 1), tokens, 0.1, 1.0, r_drop=5.0)
+    for name in ("loss", "nll", "correct"):
+        assert float(getattr(sums, name)) == pytest.approx(float(getattr(alone, name)), rel=1e-12)
+    assert both.grad is not None and hidden.grad is not None
+    torch.testing.assert_close(sum(both.grad.chunk(2)), hidden.grad, rtol=0, atol=1e-12)
+
+
+def test_r_drop_through_a_network_with_dropout(backend: str) -> None:
+    """Every parameter's gradient is autograd's of the formula, with the same dropout."""
+    model = network(backend, dropout=0.3).double().train()
+    src, lengths = sources([5, 2, 4])
+    target = torch.tensor([[4, 5, 6, 3], [7, 3, PAD, PAD], [8, 9, 3, PAD]])
+    batch = Batch(src, lengths, prefixes(model, 3, 4), target, 9).twice()
+
+    def hidden(model: Seq2Seq) -> Tensor:
+        torch.manual_seed(7)
+        model.zero_grad()
+        states: Tensor = model(batch.src, batch.src_lengths, batch.prefix)
+        return states
+
+    states = hidden(model)
+    assert not torch.equal(*states.chunk(2))
+    expected, _ = agreeing(model.logits(states), target, 0.1, 5.0)
+    expected.backward()  # type: ignore[no-untyped-call]
+    wanted = {name: parameter.grad for name, parameter in model.named_parameters()}
+    sums = loss.backward(model.logits, hidden(model), batch.target, 9, 0.1, 1.0, r_drop=5.0)
+    assert float(sums.loss) == pytest.approx(float(expected.detach()), rel=1e-12)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-9, atol=1e-10)
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_padding_has_no_part_in_anything() -> None:
     layer, hidden, target, tokens = case()
@@ -89,6 +156,9 @@ def test_the_whole_matrix_of_logits_never_exists(monkeypatch: pytest.MonkeyPatch
     loss.backward(logits, hidden, target, tokens, 0.1, 1.0)
     assert rows[0] == 1  # a look at the size of the vocabulary
     assert max(rows) == 3 and sum(rows[1:]) == tokens
+    rows.clear()
+    loss.backward(logits, torch.cat((hidden, hidden)), target.repeat(2, 1), tokens, 0.1, 1.0, r_drop=5.0)
+    assert rows[0] == 1 and max(rows) == 2 and sum(rows[1:]) == 2 * tokens
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])

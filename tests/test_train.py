@@ -20,10 +20,12 @@ from nmt.checkpoint import checkpoints, load_model
 from nmt.cli import main
 from nmt.console import Console, Progress
 from nmt.data.batching import batches
+from nmt.data.files import sealed, write_json
 from nmt.data.shards import Dataset
 from nmt.data.text import read_lines
 from nmt.errors import NmtError, UsageError
 from nmt.info import describe
+from nmt.learning import optimizer
 from nmt.models import BACKENDS
 from nmt.models.base import Memory, Seq2Seq
 from nmt.models.rnn import Rnn
@@ -33,6 +35,7 @@ from nmt.search import Beam
 from nmt.train import train
 from nmt.translate import Options, Translator
 from nmt.validate import Validation
+from tests.conftest import network
 from tests.toys import CPU, QUIET, config, dataset, events, reversed_digits, run, words
 
 
@@ -52,6 +55,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @pytest.fixture(scope="module")
 def subwords(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset(tmp_path_factory.mktemp("words") / "corpus", words(200, seed=1), valid=10, tokenizer="bpe", vocab_size=60)
+
+
+ADADELTA: dict[str, Any] = {"optimizer": "adadelta", "learning_rate": None, "schedule": "constant", "warmup": 0}
 
 
 def tensors(directory: Path, name: str = "model.safetensors") -> dict[str, torch.Tensor]:
@@ -86,10 +92,12 @@ def test_both_backends_learn_to_reverse_digits(
     assert logged[-1]["loss"] < 0.5 * logged[0]["loss"]
 
 
-@pytest.mark.parametrize("backend", list(BACKENDS))
-def test_a_resumed_run_is_the_uninterrupted_one(backend: str, subwords: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "more"), [*((backend, {}) for backend in BACKENDS), ("rnn", {"r_drop": 5.0}), ("rnn", ADADELTA)]
+)
+def test_a_resumed_run_is_the_uninterrupted_one(backend: str, more: dict[str, Any], subwords: Dataset, tmp_path: Path) -> None:
     """Dropout, accumulation, BPE-dropout, a stop in the middle of an epoch and of a log interval."""
-    settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll"}
+    settings = {"max_steps": 31, "valid_every": 9, "save_every": 5, "log_every": 4, "accumulate": 2, "metric": "nll", **more}
 
     def trained(place: Path, steps: int, resume: bool) -> None:
         run(subwords, place, config(backend, {"dropout": 0.2}, 0.1, **{**settings, "max_steps": steps}), resume=resume)
@@ -327,12 +335,14 @@ def test_each_micro_batch_has_random_numbers_of_its_own(digits: Dataset, tmp_pat
     assert states[:6] == states[6:]
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
 @pytest.mark.parametrize("backend", list(BACKENDS))
-def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Dataset, tmp_path: Path) -> None:
+def test_an_update_does_not_depend_on_how_it_is_split(backend: str, r_drop: float, digits: Dataset, tmp_path: Path) -> None:
     """The moments after one update are its gradient. (Adam's first step is the gradient's sign: weights would blow up noise.)"""
     found = []
     for accumulate in (1, 2, 5):
-        run(digits, tmp_path / str(accumulate), config(backend, accumulate=accumulate, max_steps=1, clip_norm=0.0))
+        settings = config(backend, accumulate=accumulate, max_steps=1, clip_norm=0.0, r_drop=r_drop)
+        run(digits, tmp_path / str(accumulate), settings)
         found.append(tensors(tmp_path / str(accumulate) / "checkpoints" / "step-1", "optimizer.safetensors"))
     for other in found[1:]:
         for name, tensor in found[0].items():
@@ -340,13 +350,30 @@ def test_an_update_does_not_depend_on_how_it_is_split(backend: str, digits: Data
                 torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-7)
 
 
-def test_an_epoch_counts_each_target_token_once(digits: Dataset, tmp_path: Path) -> None:
-    run(digits, tmp_path / "run", config("rnn", max_epochs=2, max_steps=None, accumulate=3))
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_an_epoch_counts_each_target_token_once(r_drop: float, digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_epochs=2, max_steps=None, accumulate=3, r_drop=r_drop))
     logged = events(tmp_path / "run", "train")
     for epoch in (1, 2):
         assert sum(event["tokens"] for event in logged if event["epoch"] == epoch) == digits.train.lengths[:, 1].sum()
     assert {event["epoch"] for event in logged} == {1, 2}
     assert len(logged) == sum(len(batches(digits.train.lengths, 128, seed=1, epoch=epoch)) for epoch in (0, 1))
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_r_drop_without_dropout_logs_what_one_pass_does(backend: str, digits: Dataset, tmp_path: Path) -> None:
+    """With dropout its loss is above, by α times how far the passes are apart."""
+    logged: dict[tuple[float, float], list[dict[str, Any]]] = {}
+    for dropout, r_drop in ((0.0, 0.0), (0.0, 5.0), (0.3, 1.0), (0.3, 5.0)):
+        place = tmp_path / f"{dropout}-{r_drop}"
+        run(digits, place, config(backend, {"dropout": dropout}, max_steps=3, learning_rate=1e-4, r_drop=r_drop))
+        logged[dropout, r_drop] = events(place, "train")
+    for key in ("loss", "nll", "grad_norm", "tokens"):
+        one, two = ([event[key] for event in logged[0.0, r_drop]] for r_drop in (0.0, 5.0))
+        assert two == pytest.approx(one, rel=1e-4)
+    mild, strong = logged[0.3, 1.0][0], logged[0.3, 5.0][0]
+    assert strong["nll"] == pytest.approx(mild["nll"], rel=1e-6)
+    assert strong["loss"] > mild["loss"] > 0
 
 
 def test_the_log_has_the_rate_and_the_norm_of_each_update(digits: Dataset, tmp_path: Path) -> None:
@@ -356,6 +383,47 @@ def test_the_log_has_the_rate_and_the_norm_of_each_update(digits: Dataset, tmp_p
         t = event["step"]
         assert event["lr"] == pytest.approx(16**-0.5 * min(t**-0.5, t * 4**-1.5), rel=1e-9)
         assert len(event["grad_norms"]) == 4 and event["grad_norms"][-1] == event["grad_norm"] > 0
+
+
+def test_adadelta_is_its_papers_algorithm(backend: str) -> None:
+    """Algorithm 1 of Zeiler 2012, on a parabola a weight, in float64."""
+    model = network(backend).double()
+    weights = list(model.parameters())
+    generator = torch.Generator().manual_seed(1)
+    goals = [torch.randn(weight.shape, generator=generator, dtype=torch.float64) for weight in weights]
+    expected = [weight.detach().clone() for weight in weights]
+    squares, steps = ([torch.zeros_like(weight) for weight in expected] for _ in range(2))
+    rho, epsilon = 0.9, 1e-4
+    made = optimizer(model, config(backend, **ADADELTA, adadelta_rho=rho, adadelta_epsilon=epsilon).train)
+    for _ in range(20):
+        made.zero_grad()
+        torch.stack([(weight - goal).square().sum() for weight, goal in zip(weights, goals, strict=True)]).sum().backward()
+        made.step()
+        for x, goal, square, step in zip(expected, goals, squares, steps, strict=True):
+            g = 2 * (x - goal)
+            square.copy_(rho * square + (1 - rho) * g**2)
+            change = -(step + epsilon).sqrt() / (square + epsilon).sqrt() * g
+            step.copy_(rho * step + (1 - rho) * change**2)
+            x += change
+    for weight, right in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.detach(), right, rtol=1e-10, atol=1e-12)
+
+
+def test_adadelta_trains_at_its_own_rate(digits: Dataset, tmp_path: Path) -> None:
+    """The first step follows from the first gradient, which its square tells; the loss falls."""
+    place = tmp_path / "run"
+    run(
+        digits, place, config("rnn", max_steps=40, save_every=1, keep_last=99, adadelta_rho=0.95, adadelta_epsilon=1e-6, **ADADELTA)
+    )
+    logged = events(place, "train")
+    assert {event["lr"] for event in logged} == {1.0}
+    assert logged[-1]["nll"] < 0.9 * logged[0]["nll"]
+    before, after = (tensors(place / "checkpoints" / f"step-{step}") for step in (0, 1))
+    kept = tensors(place / "checkpoints" / "step-1", "optimizer.safetensors")
+    for name, tensor in after.items():
+        mean = kept[f"square_avg:{name}"].double()
+        expected = (1e-6 * mean / 0.05 / (mean + 1e-6)).sqrt()
+        torch.testing.assert_close((tensor.double() - before[name].double()).abs(), expected, rtol=1e-4, atol=1e-7)
 
 
 def test_logged_validation_is_what_the_commands_say(digits: Dataset, tmp_path: Path) -> None:
@@ -732,10 +800,24 @@ def test_two_processes_do_not_train_in_one_place(digits: Dataset, tmp_path: Path
     run(digits, tmp_path / "run", config("rnn", max_steps=1))
 
 
+def test_a_run_begun_before_a_setting_was_known_goes_on_with_its_default(digits: Dataset, tmp_path: Path) -> None:
+    run(digits, tmp_path / "run", config("rnn", max_steps=2))
+    places = [tmp_path / "run", *checkpoints(tmp_path / "run")]
+    for place in places:
+        described = {key: value for key, value in json.loads((place / "config.json").read_text()).items() if key != "sha256"}
+        for key in ("r_drop", "optimizer", "adadelta_rho", "adadelta_epsilon"):
+            del described["train"][key]
+        write_json(place / "config.json", sealed(described, "sha256"))
+    with pytest.raises(UsageError, match=r"cannot change: train\.r_drop \(0\.0, not 5\.0\);"):
+        run(digits, tmp_path / "run", config("rnn", max_steps=4, r_drop=5.0), resume=True)
+    assert run(digits, tmp_path / "run", config("rnn", max_steps=4), resume=True).step == 4
+
+
 def test_a_resumed_run_refuses_other_settings_by_name(digits: Dataset, subwords: Dataset, tmp_path: Path) -> None:
     run(digits, tmp_path / "run", config("rnn", max_steps=2))
     for change, name in (
         (config("rnn", learning_rate=0.02), "train.learning_rate"),
+        (config("rnn", **ADADELTA), "train.optimizer"),
         (config("rnn", batch_tokens=64), "train.batch_tokens"),
         (config("rnn", {"width": 8}), "model.width"),
         (config("rnn", bpe_dropout=0.1), "data.bpe_dropout"),

@@ -132,6 +132,14 @@ class Batch:
 
         return type(self)(move(self.src), move(self.src_lengths), move(self.prefix), move(self.target), self.tokens)
 
+    def twice(self) -> Self:
+        """All pairs, and after them all once more."""
+
+        def double(tensor: Tensor) -> Tensor:
+            return torch.cat((tensor, tensor))
+
+        return type(self)(double(self.src), double(self.src_lengths), double(self.prefix), double(self.target), 2 * self.tokens)
+
 
 def collate(data: Pairs, indices: Ints, start_token: int) -> Batch:
     """The pairs `indices` of `data` as tensors on the CPU.
