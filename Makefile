@@ -2,10 +2,10 @@
 PYTHON ?= python3
 PAIR ?= en-de
 BIN := .venv/bin
-RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain
+RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain wmt14-en-de-base wmt14-en-de-big wmt14-en-fr-rnnsearch iwslt14-de-en
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu clean $(RECIPES)
+.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu trial estimate clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -20,6 +20,8 @@ help:
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
+	@echo 'trial        all recipes the whole way in small, on text made on the spot (1 minute each); RECIPE=NAME for one'
+	@echo 'estimate     what the training of RECIPE=NAME would cost here, by some of its updates on made-up text (5 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
@@ -68,6 +70,12 @@ bench: .venv/installed
 
 bench-gpu: .venv/installed
 	$(BIN)/python recipes/bench_gpu.py
+
+trial: .venv/installed
+	for recipe in $(or $(RECIPE),$(RECIPES)); do $(BIN)/python recipes/run.py $$recipe --trial || exit; done
+
+estimate: .venv/installed
+	$(BIN)/python recipes/run.py $(RECIPE) --estimate
 
 $(RECIPES): .venv/installed
 	$(BIN)/python recipes/run.py $@ $(if $(SEED),--seed $(SEED))

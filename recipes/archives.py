@@ -60,7 +60,7 @@ def read(archive: Path, member: str) -> Iterator[bytes]:
             raise SystemExit(f"recipe: error: {archive}: {member} cannot be read: {error}") from None
         if content is None:
             raise SystemExit(f"recipe: error: {archive}: {member} is no file")
-        unpacked: Iterable[bytes] = gzip.open(content) if member.endswith(".gz") else content
+        unpacked: Iterable[bytes] = opened.enter_context(gzip.open(content)) if member.endswith(".gz") else content
         yield from sentences(member, unpacked)
 
 

@@ -1,7 +1,7 @@
 """What --estimate finds: how long a recipe's training would take here, by `nmt bench` of some of its updates.
 
-Of the recipe come the network, the size of updates and the vocabulary; the text is made up, with sentences as long as the real ones.
-Validation, translation and the text's preparation are not in it; one process computes.
+Of the recipe come the network, the size of updates and the vocabulary; the text is made up, its sentences as long as the real
+ones. Validation, translation and the text's preparation are not in it; one process computes.
 """
 
 import json
@@ -20,7 +20,7 @@ EXTENT: list[str | Path] = ["--seconds", "60", "--warmup", "1"]
 """An update of the largest network takes minutes on a small machine: two or three of them are all there is time for."""
 
 
-def estimate(recipe: Recipe, pairs: int = PAIRS) -> dict[str, Any]:
+def estimate(recipe: Recipe) -> dict[str, Any]:
     """The figures, ready for JSON. SystemExit with one line for a recipe that trains nothing, or whose text tells no length."""
     length = recipe.texts.mean_length
     if recipe.ensemble:
@@ -31,7 +31,7 @@ def estimate(recipe: Recipe, pairs: int = PAIRS) -> dict[str, Any]:
         folder = Path(place)
         data = folder / "data"
         config: list[str | Path] = ["--config", recipe.path]
-        sides = write_corpus(folder, pairs, recipe.settings["preprocess"].get("vocab_size", 8000), length)
+        sides = write_corpus(folder, PAIRS, recipe.settings["preprocess"].get("vocab_size", 8000), length)
         run(["nmt", "preprocess", *sides, "-o", data, "--tokenizer", "word", "--valid-size", "0", *config])
         # Words have no merges to skip.
         bench: list[str | Path] = ["nmt", "bench", data, *config, "--set", "data.bpe_dropout=0", *EXTENT, "--format", "json"]
@@ -52,6 +52,6 @@ def estimate(recipe: Recipe, pairs: int = PAIRS) -> dict[str, Any]:
         "parameters": found["parameters"],
         "precision": found["precision"],
         "settings": recipe.table("preprocess", "model", "train"),
-        "corpus": {"pairs": pairs, "mean_length": length},
+        "corpus": {"pairs": PAIRS, "mean_length": length},
         **circumstances(),
     }

@@ -93,7 +93,8 @@ def sources(recipe: Recipe) -> Iterator[str]:
     ways = {"tokens": "on tokens", "sacrebleu": "sacreBLEU"}
     for each in recipe.published:
         scores = ", ".join(f"{test} {score:.2f}" for test, score in each.scores.items())
-        yield f"- `{recipe.name}`: {each.system}: {scores}, {ways[each.way]} ({each.source}{'; from memory' if each.from_memory else ''})"
+        memory = "; from memory" if each.from_memory else ""
+        yield f"- `{recipe.name}`: {each.system}: {scores}, {ways[each.way]} ({each.source}{memory})"
 
 
 def details(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[str]:

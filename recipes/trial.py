@@ -28,28 +28,27 @@ class Trial:
     def __init__(self, recipe: Recipe, folder: Path, full_size: bool) -> None:
         self.recipe, self.full_size = recipe, full_size
         self.path, self.text = folder / recipe.path.name, folder / "text"
-        tables = read_tables(recipe.path)
-        self.before = deepcopy(tables)
-        self.after = changed(tables, full_size)
-        self.path.write_text(text_of(self.after), encoding="utf-8")
+        members = [recipe.path.with_name(f"{name}.toml") for name, _ in recipe.ensemble]
+        for path in {recipe.path, *members}:
+            (folder / path.name).write_text(text_of(changed(read_tables(path), full_size)), encoding="utf-8")
         (folder / "README.md").write_text(f"{BEGIN}{END}", encoding="utf-8")
         (folder / "data").mkdir()
-        texts = made_up(recipe, self.text)
-        (folder / "data" / f"{tables['recipe']['data']}.toml").write_text(text_of(texts), encoding="utf-8")
+        (folder / "data" / recipe.texts.path.name).write_text(text_of(made_up(recipe, self.text)), encoding="utf-8")
 
     def report(self) -> list[str]:
         """What the trial has shown, and what it has not."""
+        before, after = read_tables(self.recipe.path), read_tables(self.path)
         changes = [
-            f"{table}.{key} {self.before[table][key]} -> {value}" if key in self.before[table] else f"{table}.{key} {value}"
-            for table in ("preprocess", "model", "train")
-            for key, value in self.after.get(table, {}).items()
-            if self.before.get(table, {}).get(key) != value
+            f"{table}.{key} {before.get(table, {}).get(key, 'by default')} -> {value}"
+            for table, settings in after.items()
+            for key, value in settings.items()
+            if before.get(table, {}).get(key) != value
         ]
-        size = "the network in full size, though not its memory and speed on real text" if self.full_size else "a small network"
+        size = "as it is" if self.full_size else "made small"
         return [
-            f"{self.recipe.name}: every setting went through preprocess, train, average, translate, score, and into a table, with {size}",
+            f"{self.recipe.name}: every setting went through preprocess, train, average, translate and score, with the network {size}",
             f"in this trial: {', '.join(changes)}",
-            "not checked: the real text, its download and checksums; memory and hours of training; the scores, which mean nothing here",
+            "not checked: the real text, its download and checksums; memory and hours of training; the scores, which say nothing",
         ]
 
 
