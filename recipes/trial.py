@@ -46,7 +46,7 @@ class Trial:
         ]
         size = "as it is" if self.full_size else "made small"
         return [
-            f"{self.recipe.name}: every setting went through preprocess, train, average, translate and score, with the network {size}",
+            f"{self.recipe.name}: every setting went through preprocess, train, average, translate, score; the network {size}",
             f"in this trial: {', '.join(changes)}",
             "not checked: the real text, its download and checksums; memory and hours of training; the scores, which say nothing",
         ]
