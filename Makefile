@@ -2,10 +2,11 @@
 PYTHON ?= python3
 PAIR ?= en-de
 BIN := .venv/bin
-RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain tatoeba-en-de
+RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain tatoeba-en-de \
+	wmt14-en-de-base wmt14-en-de-big wmt14-en-fr-rnnsearch iwslt14-de-en
 
 .DEFAULT_GOAL := help
-.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu experiments clean $(RECIPES)
+.PHONY: help install test planted soak soak-translate memory check demo bench bench-gpu experiments trial estimate clean $(RECIPES)
 
 help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
@@ -21,6 +22,8 @@ help:
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
 	@echo 'experiments  claims of the papers, measured again where that is not done yet: pictures, words (NMT_DATA=DIR)'
+	@echo 'trial        all recipes the whole way in small, on text made on the spot (1 minute each); RECIPE=NAME for one'
+	@echo 'estimate     what the training of RECIPE=NAME would cost here, by some of its updates on made-up text (5 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
 	@echo 'Published results, reproduced: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
@@ -72,6 +75,12 @@ bench-gpu: .venv/installed
 
 experiments: .venv/installed
 	$(BIN)/python recipes/experiments/run.py
+
+trial: .venv/installed
+	for recipe in $(or $(RECIPE),$(RECIPES)); do $(BIN)/python recipes/run.py $$recipe --trial || exit; done
+
+estimate: .venv/installed
+	$(BIN)/python recipes/run.py $(RECIPE) --estimate
 
 $(RECIPES): .venv/installed
 	$(BIN)/python recipes/run.py $@ $(if $(SEED),--seed $(SEED))

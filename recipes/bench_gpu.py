@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
+from made_up import write_corpus
 from steps import near, run, say
 
 from nmt.bench import peak_memory, reset_peak_memory
@@ -37,6 +37,8 @@ from nmt.translate import Options, Translator
 
 LIMIT, RESERVED = 450.0, 100.0
 """Seconds that all may take, and those of them that training leaves to translation."""
+MEAN_LENGTH = 26.6
+"""Words of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -60,33 +62,6 @@ class Scale:
 
 FULL = Scale(200_000, 32_000, {}, (50_000, 100_000, 25_000), 15, 20, True, 40_000, 50_000)
 SMALL = Scale(300, 100, {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32}, (800,), 0, 1, False, 30, 500)
-
-
-def write_corpus(scale: Scale, folder: Path) -> tuple[Path, Path]:
-    """Source and target side; a pure function of `scale`."""
-    random = np.random.default_rng(1)
-    words = np.array([_word(number) for number in range(scale.vocabulary - 4)])  # the vocabulary has 4 symbols too
-    chances = 1 / np.arange(1, len(words) + 1)
-    chances /= chances.sum()
-    source = random.lognormal(3.1, 0.6, scale.pairs)  # 27 words on average, 22 in the middle
-    target = source * random.lognormal(0.0, 0.2, scale.pairs)
-    paths = folder / "train.source", folder / "train.target"
-    for path, lengths in zip(paths, (source, target), strict=True):
-        ends = lengths.clip(1, 150).astype(int).cumsum()
-        drawn = words[random.choice(len(words), int(ends[-1]), p=chances)].tolist()
-        starts = [0, *ends[:-1].tolist()]
-        lines = (" ".join(drawn[start:end]) for start, end in zip(starts, ends.tolist(), strict=True))
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return paths
-
-
-def _word(number: int) -> str:
-    """Another one for each number."""
-    letters = ""
-    while number or not letters:
-        number, letter = divmod(number, 26)
-        letters += chr(ord("a") + letter)
-    return letters
 
 
 def training(data: Path, scale: Scale, tokens: int, device: str, until: float) -> dict[str, Any]:
@@ -178,7 +153,7 @@ def bench(scale: Scale, device: str) -> dict[str, Any]:
     with TemporaryDirectory() as place:
         folder = Path(place)
         say(f"writing a corpus of {scale.pairs:,} pairs")
-        sides = write_corpus(scale, folder)
+        sides = write_corpus(folder, scale.pairs, scale.vocabulary, MEAN_LENGTH)
         data = folder / "data"
         how = ["--tokenizer", "word", "--vocab-size", str(scale.vocabulary), "--valid-size", "0", "--quiet"]
         run(["nmt", "preprocess", *sides, "-o", data, *how])

@@ -19,6 +19,8 @@ class Published:
     """How they were scored: `tokens`, or `sacrebleu` of the text itself."""
     scores: dict[str, float]
     """By test set."""
+    from_memory: bool = False
+    """Nobody has looked them up for this recipe."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def read(path: Path) -> Recipe:
     )
     published = []
     for told in about.get("published", []):
-        check(path, "recipe.published", told, {"system": str, "source": str, "way": str, "scores": dict})
+        check(path, "recipe.published", told, {"system": str, "source": str, "way": str, "scores": dict}, {"from_memory": bool})
         if told["way"] not in ("tokens", "sacrebleu"):
             refuse(path, f"recipe.published.way must be tokens or sacrebleu, not {told['way']}")
         published.append(Published(**told))

@@ -2,6 +2,9 @@
 
 What is done is not redone; a changed setting redoes its step and those after it; a stopped training goes on. The scores go
 to results/NAME.json beside the recipe, and the table in README.md there is written anew from all of these files.
+
+--trial goes the whole way with made-up text and few updates (see `trial`); --estimate says what the real thing would cost here
+(see `estimate`).
 """
 
 import argparse
@@ -11,15 +14,18 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import recipe as recipes
 import texts as corpora
+from estimate import estimate
 from recipe import Recipe
 from record import circumstances, cores
 from steps import Step, digest, near, output, run, say
 from table import write_table
 from texts import Test
+from trial import Trial
 
 HERE = Path(__file__).parent
 VALID = "valid"
@@ -41,10 +47,11 @@ class Model:
 class Reproduction:
     """The steps of a recipe with one seed. What lies under `work` already is not made again."""
 
-    def __init__(self, recipe: Recipe, seed: int, work: Path) -> None:
-        self.recipe, self.seed, self.work = recipe, seed, work
-        self.files = corpora.fetch(recipe.texts, *recipe.languages)
-        self.sha256 = {name: recipe.texts.sha256[name] for name in self.files}
+    def __init__(self, recipe: Recipe, seed: int, work: Path, text: Path | None = None) -> None:
+        """With `text`, the folder that the recipe's text lies in, in place of wherever it would come from."""
+        self.recipe, self.seed, self.work, self.text = recipe, seed, work, text
+        self.files = corpora.fetch(recipe.texts, *recipe.languages, folder=text)
+        self.sha256 = corpora.sha256(recipe.texts, self.files)
         self.config: list[str | Path] = ["--config", recipe.path]
 
     def sides(self, sides: corpora.Sides) -> list[Path]:
@@ -112,7 +119,7 @@ class Reproduction:
         members = []
         for name, seed in self.recipe.ensemble:
             recipe = recipes.read(self.recipe.path.with_name(f"{name}.toml"))
-            members.append(Reproduction(recipe, seed, self.work.with_name(name)).trained())
+            members.append(Reproduction(recipe, seed, self.work.with_name(name), self.text).trained())
         together = dict(members[0].facts)
         for key in ("parameters", "updates", "epochs", "target_tokens", "train_seconds"):
             together[key] = sum(member.facts[key] for member in members)
@@ -150,13 +157,16 @@ class Reproduction:
             for text, path in ((translated.output, made), (reference, true)):
                 if path == true and authors:
                     copy(self.files[authors], true)
+                elif not tokens.split:
+                    copy(text, path)
                 else:
                     run([HERE / "moses.py", text, "-o", path, *how])
             ways = ["-m", "bleu", "--tokenize", "none", "--format", "json"]
             run(["nmt", "score", made, "-r", true, "-o", on_tokens.output, *ways])
             on_tokens.end()
         found = {"sacrebleu": told(read_json(scored.output)), "tokens": told(read_json(on_tokens.output))[0]}
-        return {**found, "made_tokens": {"by": "the authors" if authors else "moses.py", "lowercase": tokens.lowercase}}
+        by = "the authors" if authors or not tokens.split else "moses.py"
+        return {**found, "made_tokens": {"by": by, "lowercase": tokens.lowercase}}
 
 
 def told(scores: Any) -> Any:
@@ -209,29 +219,55 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def reproduce(recipe: Recipe, seed: int, work: Path, text: Path | None = None) -> None:
+    """From text to table; the text is in a folder of its own, or where it is at home."""
+    folder = recipe.path.parent
+    write_table(folder)  # as it was: what would be in its way is known now, and not after hours of training
+    reproduction = Reproduction(recipe, seed, work, text)
+    found = reproduction.run()
+    results = folder / "results"
+    results.mkdir(exist_ok=True)
+    record(recipe, found, reproduction.sha256, results / f"{recipe.name}.json")
+    write_table(folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Reproduce a recipe: data, preprocess, train, average, translate, score.")
     parser.add_argument("recipe", help="a name, such as multi30k-en-de, or the path of a .toml")
     parser.add_argument("--seed", type=int, help="another one than the recipe's; the table tells of all")
     parser.add_argument("-o", "--output", type=Path, help="folder for data and model (runs/NAME)")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--trial", action="store_true", help="the whole way in small, on made-up text; nothing of it is kept")
+    instead.add_argument("--estimate", action="store_true", help="measure what training would cost here, on made-up text")
+    parser.add_argument("--full-size", action="store_true", help="with --trial: the network of the recipe, not a small one")
     options = parser.parse_args(arguments)
+    if options.full_size and not options.trial:
+        parser.error("--full-size is of --trial")
     path = Path(options.recipe) if options.recipe.endswith(".toml") else HERE / f"{options.recipe}.toml"
     if not path.is_file():
         names = ", ".join(sorted(found.stem for found in HERE.glob("*-*.toml")))
         parser.error(f"{path}: no such recipe; there are {names}")
     recipe = recipes.read(path)
-    write_table(path.parent)  # as it was: what would be in its way is known now, and not after hours of training
     seed = recipe.seed if options.seed is None else options.seed
-    reproduction = Reproduction(recipe, seed, options.output or Path("runs") / recipe.name)
     try:
-        found = reproduction.run()
+        if options.trial:
+            with TemporaryDirectory() as place:
+                trial = Trial(recipe, Path(place), options.full_size)
+                reproduce(recipes.read(trial.path), seed, Path(place) / "work", trial.text)
+                say("\n".join(trial.report()))
+            return
+        if options.estimate:
+            found = estimate(recipe)
+            written = path.parent / "results" / f"{recipe.name}.estimate.json"
+            written.parent.mkdir(exist_ok=True)
+            write_json(written, found)
+            write_table(path.parent)
+        else:
+            reproduce(recipe, seed, options.output or Path("runs") / recipe.name)
+            written = path.parent / "results" / f"{recipe.name}.json"
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    results = path.parent / "results"
-    results.mkdir(exist_ok=True)
-    record(recipe, found, reproduction.sha256, results / f"{recipe.name}.json")
-    write_table(path.parent)
-    say(f"{near(results / f'{recipe.name}.json')}: written; the table in {near(path.parent / 'README.md')} too")
+    say(f"{near(written)}: written; the table in {near(path.parent / 'README.md')} too")
 
 
 if __name__ == "__main__":

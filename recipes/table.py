@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 import recipe as recipes
-from recipe import Recipe
+from recipe import Published, Recipe
 
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 RUN = ("seeds", "parameters", "updates", "time", "device", "versions", "command")
@@ -19,8 +19,9 @@ def table(folder: Path) -> str:
     """The part of README.md between the two marks."""
     all_of_them = [recipes.read(path) for path in sorted(folder.glob("*.toml"))]
     found = {recipe.name: results(folder / "results" / f"{recipe.name}.json") for recipe in all_of_them}
+    estimates = {recipe.name: results(folder / "results" / f"{recipe.name}.estimate.json") for recipe in all_of_them}
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    lines += [f"| {' | '.join(row)} |" for recipe in all_of_them for row in rows(recipe, found[recipe.name])]
+    lines += [f"| {' | '.join(row)} |" for each in all_of_them for row in rows(each, found[each.name], estimates[each.name])]
     notes = [note for recipe in all_of_them for note in sources(recipe)]
     lines += ["", "Published:", "", *notes]
     lines += ["", "Ours:", "", *(note for recipe in all_of_them for note in details(recipe, found[recipe.name]))]
@@ -32,14 +33,14 @@ def results(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def rows(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[list[str]]:
+def rows(recipe: Recipe, found: dict[str, Any] | None, estimate: dict[str, Any] | None) -> Iterator[list[str]]:
     """One for each test set; what is the same for all stands in the first."""
     runs = [] if found is None else found["runs"]
     facts = [
         _each(str(run["seed"]) for run in runs),
         _each(f"{run['parameters']:,}" for run in runs),
         _each(f"{run['updates']:,}" for run in runs),
-        _each(f"{run['train_seconds'] / 60:.0f} min" for run in runs) if runs else "not run here",
+        _each(f"{run['train_seconds'] / 60:.0f} min" for run in runs) if runs else _not_run(estimate),
         _each(map(_device, runs)),
         _each(map(_versions, runs)),
         f"`make {recipe.name}`",
@@ -47,15 +48,23 @@ def rows(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[list[str]]:
     name = f"[{recipe.title}]({recipe.path.name})"
     for test in recipe.texts.tests:
         told = [each for each in recipe.published if test.name in each.scores]
-        others = " / ".join(f"{each.scores[test.name]:.2f}{_mark(each.way)}" for each in told)
+        others = " / ".join(f"{each.scores[test.name]:.2f}{_mark(each)}" for each in told)
         scores = [run["scores"][test.name] for run in runs]
         ours = [_spread([each["tokens"]["score"] for each in scores]), _spread([each["sacrebleu"][0]["score"] for each in scores])]
         yield [name, test.name, others, *ours, *facts]
         name, facts = "", [""] * len(facts)
 
 
-def _mark(way: str) -> str:
-    return "" if way == "tokens" else " (sacreBLEU)"
+def _not_run(estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return "not run here"
+    speed = f"{estimate['tokens_per_second']['median']:,.0f} target tokens/s on {estimate['device']}"
+    return f"not run here; {estimate['hours']:,.0f} h estimated ({speed})"
+
+
+def _mark(published: Published) -> str:
+    marks = ["sacreBLEU"] * (published.way == "sacrebleu") + ["from memory"] * published.from_memory
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _spread(scores: list[float]) -> str:
@@ -84,7 +93,8 @@ def sources(recipe: Recipe) -> Iterator[str]:
     ways = {"tokens": "on tokens", "sacrebleu": "sacreBLEU"}
     for each in recipe.published:
         scores = ", ".join(f"{test} {score:.2f}" for test, score in each.scores.items())
-        yield f"- `{recipe.name}`: {each.system}: {scores}, {ways[each.way]} ({each.source})"
+        memory = "; from memory" if each.from_memory else ""
+        yield f"- `{recipe.name}`: {each.system}: {scores}, {ways[each.way]} ({each.source}{memory})"
 
 
 def details(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""TOML files of recipes, read and checked."""
+"""TOML files of recipes, read and checked, and written."""
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,19 @@ def read_tables(path: Path) -> dict[str, Any]:
         refuse(path, f"cannot be read ({(error.strerror or str(error)).lower()})")
     except ValueError as error:
         refuse(path, f"not valid TOML: {error}")
+
+
+def text_of(tables: Mapping[str, Any]) -> str:
+    """The TOML text of a file's tables."""
+    return "".join(f"{json.dumps(key)} = {_value(value)}\n" for key, value in tables.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_value(each)}' for key, each in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def check(

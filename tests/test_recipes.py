@@ -53,10 +53,15 @@ def test_every_command_takes_the_recipe_as_its_configuration(
 @pytest.mark.parametrize("path", sorted((RECIPES / "data").glob("*.toml")), ids=names)
 def test_texts_name_their_files_and_checksums(path: Path) -> None:
     told = tomllib.loads(path.read_text(encoding="utf-8"))
-    sums = {name: checksum for place in told["place"] for name, checksum in place["sha256"].items()}
+    sums = {name: checksum for place in told.get("place", []) for name, checksum in place["sha256"].items()}
+    made = told.get("made", {})
     sides = [told["train"], told["valid"], *told["test"].values()]
     named = {name for side in sides for part in (side, side.get("tokens", {})) for key, name in part.items() if key != "tokens"}
-    assert named == set(sums) and all(len(checksum) == 64 for checksum in sums.values())
+    assert named == {*sums, *made} and not set(sums) & set(made) and all(len(checksum) == 64 for checksum in sums.values())
+    archives = {archive["name"]: archive.get("hash", "md5:" + 32 * "0") for archive in told.get("archive", [])}
+    assert {member.split("/")[0] for members in made.values() for member in members} == set(archives)
+    lengths = {"sha256": 64, "md5": 32}
+    assert all(len(checksum.split(":")[1]) == lengths[checksum.split(":")[0]] for checksum in archives.values())
     shared = ROOT.parent / "shared" / "data"
     folder = next(
         (shared / place for place in (path.stem, f"{path.stem}/en-de") if (shared / place / "SHA256SUMS").is_file()), None

@@ -28,6 +28,10 @@ def bench(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, encoding="utf-8")
 
 
+def written(scale: bench_gpu.Scale, folder: Path) -> tuple[Path, Path]:
+    return bench_gpu.write_corpus(folder, scale.pairs, scale.vocabulary, bench_gpu.MEAN_LENGTH)
+
+
 def test_all_is_measured(tmp_path: Path) -> None:
     done = bench(tmp_path, "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -37,7 +41,7 @@ def test_all_is_measured(tmp_path: Path) -> None:
     assert trained["precision"] == "bfloat16" and trained["tokens_per_second"]["median"] > 0 and 0 < trained["ratio_to_floor"] < 1
     assert trained["configuration"]["train"]["batch_tokens"] == 800 and "path" not in trained
     beam, greedy = found["translation"]["beam 4"], found["translation"]["greedy"]
-    lines = bench_gpu.write_corpus(bench_gpu.SMALL, tmp_path)[0].read_text(encoding="utf-8").splitlines()[: bench_gpu.SMALL.lines]
+    lines = written(bench_gpu.SMALL, tmp_path)[0].read_text(encoding="utf-8").splitlines()[: bench_gpu.SMALL.lines]
     # The translations are as long as their sources, so all searches make the same number of tokens.
     assert beam["tokens"] == greedy["tokens"] == sum(len(line.split()) for line in lines)
     for row in ("training, 800 tokens an update", "translation, beam 4", "translation, greedy"):
@@ -86,7 +90,7 @@ def test_a_search_that_fails_is_told_and_one_that_is_slow_gets_fewer_lines(monke
 
 def test_the_corpus_has_lines_of_the_length_of_news_and_all_words(tmp_path: Path) -> None:
     scale = replace(bench_gpu.FULL, pairs=20_000, vocabulary=1_000)
-    sides = bench_gpu.write_corpus(scale, tmp_path)
+    sides = written(scale, tmp_path)
     for path in sides:
         lines = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
         assert len(lines) == 20_000 and 25 < sum(map(len, lines)) / 20_000 < 28 and max(map(len, lines)) == 150
