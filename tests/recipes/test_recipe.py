@@ -1,5 +1,6 @@
 """Where a recipe's files come from: a folder, or a server asked once."""
 
+import gzip
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,8 +9,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from recipe import Recipe, fetch, read
+import texts as corpora
+from recipe import read
 from run import main
+from texts import Texts, fetch
 
 FILES = {"a.en": b"one\ntwo\n", "a.de": b"eins\nzwei\n"}
 
@@ -57,10 +60,11 @@ def server(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     found.stop()
 
 
-def recipe(url: str) -> Recipe:
-    sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
-    sides = ["a.en", "a.de"]
-    return Recipe(Path("a.toml"), "A", url, sha256, train=sides, valid=sides, test=sides, published=[], settings={})
+def texts(url: str, path: Path) -> Texts:
+    """Whose every part is the two files, to be had at `url`."""
+    sums = ", ".join(f'"{name}" = "{hashlib.sha256(content).hexdigest()}"' for name, content in FILES.items())
+    path.write_text(TEXTS.replace("{ SUMS }", f"{{ {sums} }}").replace("https://example.invalid/", url), encoding="utf-8")
+    return corpora.read(path)
 
 
 def contents(files: dict[str, Path]) -> dict[str, bytes]:
@@ -68,59 +72,94 @@ def contents(files: dict[str, Path]) -> dict[str, bytes]:
 
 
 def test_files_are_downloaded_once(server: Server, tmp_path: Path) -> None:
-    found = fetch(recipe(server.url))
+    here = texts(server.url, tmp_path / "a.toml")
+    found = fetch(here, "en", "de")
     assert contents(found) == FILES
     assert all(path.is_relative_to(tmp_path / "cache") for path in found.values())
     assert sorted(server.asked) == ["/a.de", "/a.en"]
-    assert fetch(recipe(server.url)) == found
+    assert fetch(here, "en", "de") == found
     found["a.de"].write_bytes(b"damaged\n")
-    assert contents(fetch(recipe(server.url))) == FILES
+    assert contents(fetch(here, "en", "de")) == FILES
     assert sorted(server.asked) == ["/a.de", "/a.de", "/a.en"]
 
 
-def test_an_empty_name_of_a_folder_is_none(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_languages_of_the_recipe_are_fetched(server: Server, tmp_path: Path) -> None:
+    assert set(fetch(texts(server.url, tmp_path / "a.toml"), "de")) == {"a.de"}
+    assert server.asked == ["/a.de"]
+
+
+def test_an_empty_name_of_a_folder_is_none(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_DATA", "")
-    assert contents(fetch(recipe(server.url))) == FILES
+    assert contents(fetch(texts(server.url, tmp_path / "a.toml"), "en", "de")) == FILES
 
 
 def test_what_has_another_checksum_is_refused_and_not_kept(server: Server, folder: Path, tmp_path: Path) -> None:
+    here = texts(server.url, tmp_path / "a.toml")
     (folder / "a.de").write_bytes(b"zwei\neins\n")
-    with pytest.raises(SystemExit, match=rf"^recipe: error: {server.url}: .*hash.*a\.de.*NMT_DATA=DIR"):
-        fetch(recipe(server.url))
+    with pytest.raises(SystemExit, match=rf"^recipe: error: {server.url}a\.de: .*hash.*NMT_DATA=DIR"):
+        fetch(here, "en", "de")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.read_bytes() == b"zwei\neins\n"]
 
 
 @pytest.mark.parametrize("gone", ["file", "server"])
-def test_a_server_that_has_nothing_is_named_with_the_way_out(gone: str, server: Server, folder: Path) -> None:
+def test_a_server_that_has_nothing_is_named_with_the_way_out(gone: str, server: Server, folder: Path, tmp_path: Path) -> None:
+    here = texts(server.url, tmp_path / "a.toml")
     if gone == "file":
         (folder / "a.en").unlink()
     else:
         server.stop()
     with pytest.raises(
-        SystemExit, match=rf"^recipe: error: {server.url}: .*{'404' if gone == 'file' else 'refused'}.*NMT_DATA=DIR"
+        SystemExit, match=rf"^recipe: error: {server.url}a.en: .*{'404' if gone == 'file' else 'refused'}.*NMT_DATA=DIR"
     ):
-        fetch(recipe(server.url))
+        fetch(here, "en", "de")
+
+
+def test_a_file_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NMT_DATA", raising=False)
+    texts("", tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_text((tmp_path / "a.toml").read_text().replace('url = ""\n', ""), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"a\.toml: a\.en cannot be downloaded; NMT_DATA=DIR"):
+        fetch(corpora.read(tmp_path / "a.toml"), "en", "de")
 
 
 def test_the_home_directory_may_be_a_tilde(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NMT_DATA", "~/files")
-    assert contents(fetch(recipe("https://example.invalid/"))) == FILES
+    assert contents(fetch(texts("https://example.invalid/", tmp_path / "a.toml"), "en", "de")) == FILES
 
 
+def test_a_file_may_lie_packed_in_the_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checksum is that of what it holds: how it was packed does not matter."""
+    monkeypatch.setenv("NMT_DATA", str(folder))
+    (folder / "a.de").unlink()
+    (folder / "a.de.gz").write_bytes(gzip.compress(FILES["a.de"], compresslevel=1))
+    here = texts("https://example.invalid/", tmp_path / "a.toml")
+    assert fetch(here, "en", "de")["a.de"] == folder / "a.de.gz"
+    (folder / "a.de.gz").write_bytes(gzip.compress(b"else\n"))
+    with pytest.raises(SystemExit, match=r"a\.de\.gz: not the file that a\.toml names"):
+        fetch(here, "en", "de")
+
+
+TEXTS = """
+title = "A"
+source = "B"
+train = { en = "a.en", de = "a.de" }
+valid = { en = "a.en", de = "a.de" }
+test.one = { en = "a.en", de = "a.de" }
+[[place]]
+url = "https://example.invalid/"
+sha256 = { SUMS }
+"""
 GOOD = """
 [recipe]
 title = "A"
-url = "https://example.invalid/"
-published = []
-train = ["a.en", "a.de"]
-valid = ["a.en", "a.de"]
-test = ["a.en", "a.de"]
-[recipe.sha256]
-"a.en" = "1"
-"a.de" = "2"
+data = "a"
+published = [{ system = "X", source = "Y", way = "tokens", scores = { one = 1.5 } }]
+[preprocess]
+source_lang = "en"
+target_lang = "de"
 [train]
-seed = 1
+seed = 3
 """
 BAD = [
     (lambda text: "", "has no table [recipe]"),
@@ -128,42 +167,62 @@ BAD = [
     (lambda text: "recipe = 1\n", "has no table [recipe]"),
     (lambda text: "{not toml", "not valid TOML: "),
     (lambda text: "x = 1" + "1" * 5000, "not valid TOML: "),
-    *(
-        (lambda text, key=key: text.replace(f"{key} = ", f"{key}_ = "), f"no key {key}")
-        for key in ("title", "url", "train", "test")
-    ),
-    (lambda text: text.replace("[recipe.sha256]", "[recipe.sums]"), "no key sha256"),
+    *((lambda text, key=key: text.replace(f"{key} = ", f"{key}_ = "), f"no key {key}") for key in ("title", "data")),
     (lambda text: text.replace("title", "name = 1\ntitle"), "unknown key name"),
-    (lambda text: text.replace("title", "path = 1\ntitle"), "unknown key path"),
     (lambda text: text.replace('"A"', "1"), "recipe.title must be text"),
-    (lambda text: text.replace('["a.en", "a.de"]', '"a.en"', 1), "recipe.train must be two file names"),
-    (lambda text: text.replace('"2"', "2"), "recipe.sha256 must be"),
-    (lambda text: text.replace('"a.de" = "2"', ""), "no checksum of a.de"),
-    (lambda text: text.replace("published = []", 'published = [{system = "X"}]'), "recipe.published must be"),
+    (lambda text: text.replace('"tokens"', '"letters"'), "recipe.published.way must be tokens or sacrebleu"),
+    (lambda text: text.replace("system", "name"), "no key system"),
+    (lambda text: text.replace("published =", "ensemble = [1]\npublished ="), "recipe.ensemble must hold NAME:SEED"),
+    (lambda text: text.replace("source_lang", "source_language"), "preprocess.source_lang must be text"),
     (lambda text: f"train_ = 1\n{text}", "train_ must be a table"),
+]
+BAD_TEXTS = [
+    (lambda text: text.replace("source = ", "source_ = "), "no key source"),
+    (lambda text: text.replace("train = ", "train = 1 #"), "train must be a table"),
+    (lambda text: text.replace("sha256 = ", "sums = "), "no key sha256"),
+    (lambda text: text.replace('"a.de" = ', '"b.de" = '), "no checksum of a.de"),
+    (lambda text: f"tokens.lower = true\n{text}", "unknown key lower"),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_a_file_that_is_no_recipe_is_refused_in_one_line(change: Callable[[str], str], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(GOOD, encoding="utf-8")
-    assert read(path).train == ["a.en", "a.de"]
-    path.write_text(change(GOOD), encoding="utf-8")
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A recipe, and its text described in data/."""
+    (tmp_path / "data").mkdir()
+    texts("https://example.invalid/", tmp_path / "data" / "a.toml")
+    (tmp_path / "a.toml").write_text(GOOD, encoding="utf-8")
+    return tmp_path / "a.toml"
+
+
+def test_what_a_recipe_says(recipe: Path) -> None:
+    found = read(recipe)
+    assert (found.name, found.title, found.languages, found.seed, found.ensemble) == ("a", "A", ("en", "de"), 3, ())
+    assert found.published[0].scores == {"one": 1.5} and found.texts.tests[0].sides == {"en": "a.en", "de": "a.de"}
+    recipe.write_text(GOOD.replace("published =", 'ensemble = ["b-c:1", "b-c:12"]\npublished ='), encoding="utf-8")
+    assert read(recipe).ensemble == (("b-c", 1), ("b-c", 12))
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"), [*(("a.toml", *bad) for bad in BAD), *(("data/a.toml", *bad) for bad in BAD_TEXTS)]
+)
+def test_a_file_that_is_no_recipe_is_refused_in_one_line(
+    part: str, change: Callable[[str], str], message: str, recipe: Path
+) -> None:
+    path = recipe.parent / part
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(SystemExit) as refused:
-        main([str(path)])
+        main([str(recipe)])
     told = str(refused.value)
     assert told.startswith(f"recipe: error: {path}: ") and message in told and "\n" not in told
 
 
-def test_a_recipe_that_is_not_utf8_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_bytes(b"# \xfc\n" + GOOD.encode())
+def test_a_recipe_that_is_not_utf8_is_refused_in_one_line(recipe: Path) -> None:
+    recipe.write_bytes(b"# \xfc\n" + GOOD.encode())
     with pytest.raises(SystemExit, match=r"^recipe: error: .*a\.toml: not valid TOML: .*utf-8"):
-        main([str(tmp_path / "a.toml")])
+        main([str(recipe)])
 
 
-def test_a_folder_without_a_place_for_the_table_is_refused_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(GOOD, encoding="utf-8")
+def test_a_folder_without_a_place_for_the_table_is_refused_before_the_work(recipe: Path) -> None:
     with pytest.raises(SystemExit, match=r"^recipe: error: .*README\.md: cannot be read"):
-        main([str(tmp_path / "a.toml"), "-o", str(tmp_path / "work")])
-    assert not (tmp_path / "work").exists()
+        main([str(recipe), "-o", str(recipe.parent / "work")])
+    assert not (recipe.parent / "work").exists()
