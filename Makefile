@@ -12,7 +12,7 @@ help:
 	@echo 'make VERB, on a fresh machine too: .venv is made or refreshed first. PYTHON=python3.12 names another interpreter.'
 	@echo
 	@echo 'install      .venv with the versions of constraints.txt'
-	@echo 'test         the tests (11 minutes on two cores)'
+	@echo 'test         the tests (8 minutes on two cores)'
 	@echo 'check        lint, formatting, types'
 	@echo 'planted      plant known bugs one by one and see that a test fails for each (5 minutes)'
 	@echo 'soak         break trainings of both backends off 50 times by each of kill -9, signals and full disks, resume, compare (20 minutes)'
@@ -39,9 +39,10 @@ install: .venv/installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# Threads that wait without spinning: beside other work, tests with two threads would take many times as long.
+# Threads that wait without spinning: beside other work, tests with two threads would take many times as long. The tests of a module
+# stay in one process: they share what it sets up.
 test: .venv/installed
-	OMP_WAIT_POLICY=passive $(BIN)/pytest
+	OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist loadscope
 
 planted: .venv/installed
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/planted.py
