@@ -158,6 +158,20 @@ BUGS = [
         "settings.label_smoothing, 1 / (batch.tokens * len(update.parts)), self.gradient",
         ("tests/test_train.py",),
     ),
+    Bug(
+        "two passes counted as two updates",
+        "nmt/loss.py",
+        "        weight = weight / 2\n",
+        "",
+        ("tests/test_loss.py",),
+    ),
+    Bug(
+        "divergence in one direction only",
+        "nmt/loss.py",
+        "    q.mul_((mean_q - difference).mul_(half).add_(1)).sub_(gap, alpha=half)\n",
+        "",
+        ("tests/test_loss.py",),
+    ),
 ]
 
 
