@@ -25,7 +25,7 @@ def tokenized(lines: Sequence[str], language: str, how: Tokens) -> list[str]:
         if how.normalize:
             line = normalizer.normalize(line)
         tokens: str = tokenizer.tokenize(line, return_str=True, escape=True)
-        return re.sub(r"(?<=\S)-(?=\S)", " ##AT##-##AT## ", tokens) if how.compounds else tokens
+        return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokens) if how.compounds else tokens
 
     return [one(line) for line in lines]
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--compounds", action="store_true", help="split at hyphens inside words, which become ##AT##-##AT##")
     options = parser.parse_args(arguments)
     lines = list(read_lines(options.input))
-    how = Tokens(options.lowercase, options.normalize, options.compounds)
+    how = Tokens(lowercase=options.lowercase, normalize=options.normalize, compounds=options.compounds)
     options.output.write_text("".join(f"{line}\n" for line in tokenized(lines, options.language, how)), encoding="utf-8")
 
 

@@ -65,24 +65,27 @@ def read(path: Path) -> Recipe:
     for name, table in tables.items():
         if not isinstance(table, dict):
             refuse(path, f"{name} must be a table: [{name}]")
-    check(
-        path,
-        "preprocess",
-        {key: tables.get("preprocess", {}).get(key) for key in ("source_lang", "target_lang")},
-        dict.fromkeys(("source_lang", "target_lang"), str),
-    )
+    languages = {key: tables.get("preprocess", {}).get(key) for key in ("source_lang", "target_lang")}
+    check(path, "preprocess", languages, dict.fromkeys(languages, str))
+    texts = corpora.read(path.parent / "data" / f"{about['data']}.toml")
+    for key, language in languages.items():
+        if not all(language in sides for sides in (texts.train, texts.valid, *(test.sides for test in texts.tests))):
+            refuse(path, f"preprocess.{key}: {texts.path.name} has no text in {language}")
     published = []
     for told in about.get("published", []):
         check(path, "recipe.published", told, {"system": str, "source": str, "way": str, "scores": dict}, {"from_memory": bool})
         if told["way"] not in ("tokens", "sacrebleu"):
             refuse(path, f"recipe.published.way must be tokens or sacrebleu, not {told['way']}")
+        for test, score in told["scores"].items():
+            if test not in {each.name for each in texts.tests} or not isinstance(score, int | float):
+                refuse(path, f"recipe.published.scores: {test} = {score} is no score of a test set of {texts.path.name}")
         published.append(Published(**told))
     return Recipe(
         path=path,
         title=about["title"],
-        texts=corpora.read(path.parent / "data" / f"{about['data']}.toml"),
+        texts=texts,
         published=tuple(published),
-        ensemble=tuple(_member(path, word) for word in about.get("ensemble", [])),
+        ensemble=tuple(dict.fromkeys(_member(path, word) for word in about.get("ensemble", []))),
         settings=tables,
     )
 

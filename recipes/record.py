@@ -8,7 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+from steps import CHECKOUT
+
 NOT_CODE = ("recipes/README.md", "recipes/results", "recipes/experiments/README.md", "recipes/experiments/results")
 """What recipes and experiments write themselves: changes there do not make a result another."""
 

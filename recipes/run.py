@@ -11,8 +11,9 @@ import argparse
 import gzip
 import json
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,14 +23,13 @@ import texts as corpora
 from estimate import estimate
 from recipe import Recipe
 from record import circumstances, cores
-from steps import Step, digest, near, output, run, say
-from table import write_table
+from steps import Step, digest, held, near, output, run, say, write
+from table import VALID, results, write_table
 from texts import Test
+from toml_file import refuse
 from trial import Trial
 
 HERE = Path(__file__).parent
-VALID = "valid"
-"""The validation set's name among the test sets: it is scored like them, since it is what settings are chosen by."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,18 @@ class Reproduction:
     def run(self) -> dict[str, Any]:
         """Everything, and what the record says of it."""
         model = self.ensemble() if self.recipe.ensemble else self.trained()
-        tests = [*self.recipe.texts.tests, Test(VALID, self.recipe.texts.valid, {})]
-        return {"seed": self.seed, "scores": {test.name: self.scores(model, test) for test in tests}, **model.facts}
+        self.work.mkdir(parents=True, exist_ok=True)
+        with held(self.work):
+            tests = [*self.recipe.texts.tests, Test(VALID, self.recipe.texts.valid, {})]
+            return {"seed": self.seed, "scores": {test.name: self.scores(model, test) for test in tests}, **model.facts}
 
     def trained(self) -> Model:
-        """Preprocess, train, average."""
+        """Preprocess, train, average; nobody else does so meanwhile."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        with held(self.work):
+            return self._trained()
+
+    def _trained(self) -> Model:
         recipe = self.recipe
         texts, place = recipe.texts, self.work / f"seed-{self.seed}"
         parts = [self.sha256[side[language]] for side in (texts.train, texts.valid) for language in recipe.languages]
@@ -83,14 +90,15 @@ class Reproduction:
         if not trained.done():
             resume = trained.begun() and (trained.output / "checkpoints").is_dir()
             trained.begin(resume)
-            processes = self.processes()
+            processes = self.processes(trained.output if resume else None)
+            write_json(made, {"processes": processes, **begun_in(made if resume else None)})
             how = ["--resume" if resume else "--overwrite", *self.config, "--set", f"train.seed={self.seed}"]
             command: list[str | Path] = ["nmt", "train", data.output, "-o", trained.output, *how]
             if processes > 1:
-                share = ["--accumulate", str(self.micro_batches // processes), "--threads", str(cores() // processes)]
+                threads = max(1, cores() // processes)
+                share = ["--accumulate", str(self.micro_batches // processes), "--threads", str(threads)]
                 command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", *command, *share]
             run(command)
-            write_json(made, {"processes": processes, **circumstances()})
             trained.end()
 
         cause = digest([cause, recipe.table("average")])
@@ -107,24 +115,37 @@ class Reproduction:
         count: int = self.recipe.settings.get("train", {}).get("accumulate", 1)
         return count
 
-    def processes(self) -> int:
-        """How many train together: as many as have a core or a GPU each, and an equal share of the micro-batches."""
+    def processes(self, begun: Path | None) -> int:
+        """How many train together: as many as have a core or a GPU each, and an equal share of the micro-batches.
+
+        A run that was begun goes on with as many as before: what each has of an update may not change.
+        """
         import torch
 
+        if begun is not None:
+            share: int = read_json(begun / "config.json")["train"]["accumulate"]
+            return self.micro_batches // share
         places = torch.cuda.device_count() or cores()
         return max(count for count in range(1, self.micro_batches + 1) if self.micro_batches % count == 0 and count <= places)
 
     def ensemble(self) -> Model:
         """The models of other recipes together."""
-        members = []
-        for name, seed in self.recipe.ensemble:
-            recipe = recipes.read(self.recipe.path.with_name(f"{name}.toml"))
-            members.append(Reproduction(recipe, seed, self.work.with_name(name), self.text).trained())
-        together = dict(members[0].facts)
-        for key in ("parameters", "updates", "epochs", "target_tokens", "train_seconds"):
-            together[key] = sum(member.facts[key] for member in members)
-        directories = tuple(directory for member in members for directory in member.directories)
-        return Model(directories, digest([member.cause for member in members]), together)
+        about = self.recipe.table("preprocess"), self.recipe.texts
+        members = [(recipes.read(self.recipe.path.with_name(f"{name}.toml")), seed) for name, seed in self.recipe.ensemble]
+        for recipe, _ in members:
+            if recipe.ensemble or (recipe.table("preprocess"), recipe.texts) != about:
+                refuse(self.recipe.path, f"recipe.ensemble: {recipe.name} is no single model of the same text and [preprocess]")
+        models = [Reproduction(recipe, seed, self.work.with_name(recipe.name), self.text).trained() for recipe, seed in members]
+        facts = [model.facts for model in models]
+        together = {key: sum(each[key] for each in facts) for key in ("parameters", "updates", "target_tokens", "train_seconds")}
+        made = {key: joined(each[key] for each in facts) for key in ("device", "commit")}
+        told = [
+            {"recipe": recipe.name, "seed": seed, "settings": recipe.settings, **each}
+            for (recipe, seed), each in zip(members, facts, strict=True)
+        ]
+        rest = {"processes": max(each["processes"] for each in facts), "versions": facts[-1]["versions"], "members": told}
+        directories = tuple(directory for model in models for directory in model.directories)
+        return Model(directories, digest([model.cause for model in models]), {**together, **made, **rest})
 
     def scores(self, model: Model, test: Test) -> dict[str, Any]:
         """Translate a test set, and score it both ways: `sacrebleu`, of the text, and `tokens`, as papers do."""
@@ -161,12 +182,12 @@ class Reproduction:
                     copy(text, path)
                 else:
                     run([HERE / "moses.py", text, "-o", path, *how])
-            ways = ["-m", "bleu", "--tokenize", "none", "--format", "json"]
+            ways = ["-m", "bleu", "--tokenize", "none", "--format", "json", "--quiet"]  # that these are tokens is known
             run(["nmt", "score", made, "-r", true, "-o", on_tokens.output, *ways])
             on_tokens.end()
         found = {"sacrebleu": told(read_json(scored.output)), "tokens": told(read_json(on_tokens.output))[0]}
         by = "the authors" if authors or not tokens.split else "moses.py"
-        return {**found, "made_tokens": {"by": by, "lowercase": tokens.lowercase}}
+        return {**found, "tokens_by": by}
 
 
 def told(scores: Any) -> Any:
@@ -188,6 +209,20 @@ def facts(trained: Path) -> dict[str, Any]:
     }
 
 
+def begun_in(made: Path | None) -> dict[str, Any]:
+    """The circumstances of a training that begins now; of one that goes on, its earlier ones too, as `made` tells them."""
+    now = circumstances()
+    if made is None or not made.is_file():
+        return now
+    before = read_json(made)
+    return now | {key: joined([before[key], now[key]]) for key in ("device", "commit")}
+
+
+def joined(words: Iterable[str]) -> str:
+    """Each once, in order."""
+    return "; ".join(dict.fromkeys(part for word in words for part in word.split("; ")))
+
+
 def copy(path: Path, to: Path) -> None:
     """A file, unpacked."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as source, to.open("wb") as target:
@@ -201,13 +236,13 @@ def record(recipe: Recipe, found: dict[str, Any], sha256: dict[str, str], path: 
         "title": recipe.title,
         "command": f"make {recipe.name}",
         "data": {"title": recipe.texts.title, "sha256": sha256},
+        "tokens": asdict(recipe.texts.tokens),
         "settings": recipe.settings,
     }
     runs = [found]
-    if path.is_file():
-        before = read_json(path)
-        if all(before.get(key) == about[key] for key in ("data", "settings")):
-            runs += [run for run in before["runs"] if run["seed"] != found["seed"]]
+    before = results(recipe, path)
+    if before is not None and not recipe.ensemble:
+        runs += [run for run in before["runs"] if run["seed"] != found["seed"]]
     write_json(path, {**about, "runs": sorted(runs, key=lambda run: run["seed"])})
 
 
@@ -216,18 +251,20 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def reproduce(recipe: Recipe, seed: int, work: Path, text: Path | None = None) -> None:
     """From text to table; the text is in a folder of its own, or where it is at home."""
     folder = recipe.path.parent
-    write_table(folder)  # as it was: what would be in its way is known now, and not after hours of training
+    # What would be in the way is known now, and not after hours of training.
+    write_table(folder)
+    (folder / "results").mkdir(exist_ok=True)
+    if recipe.texts.tokens.split and find_spec("sacremoses") is None:
+        raise SystemExit("recipe: error: sacremoses is not installed, which makes the tokens that papers score: make install")
     reproduction = Reproduction(recipe, seed, work, text)
     found = reproduction.run()
-    results = folder / "results"
-    results.mkdir(exist_ok=True)
-    record(recipe, found, reproduction.sha256, results / f"{recipe.name}.json")
+    record(recipe, found, reproduction.sha256, folder / "results" / f"{recipe.name}.json")
     write_table(folder)
 
 
@@ -248,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         names = ", ".join(sorted(found.stem for found in HERE.glob("*-*.toml")))
         parser.error(f"{path}: no such recipe; there are {names}")
     recipe = recipes.read(path)
+    if recipe.ensemble and options.seed is not None:
+        parser.error(f"{recipe.name} is an ensemble, whose members' seeds stand in the recipe")
     seed = recipe.seed if options.seed is None else options.seed
     try:
         if options.trial:
@@ -267,6 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             written = path.parent / "results" / f"{recipe.name}.json"
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except OSError as error:
+        raise SystemExit(f"recipe: error: {error.filename}: {(error.strerror or str(error)).lower()}") from None
     say(f"{near(written)}: written; the table in {near(path.parent / 'README.md')} too")
 
 

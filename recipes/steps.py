@@ -1,5 +1,6 @@
 """Commands of a recipe: printed as a person would type them, run, and not run again where their result is there already."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -7,9 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def say(message: str) -> None:
@@ -29,24 +33,56 @@ def run(command: Sequence[str | Path]) -> None:
     """
     words = [near(word) for word in command]
     environment = {"OMP_NUM_THREADS": "1"} if words[0] == "torchrun" else {}  # else it says that it sets that itself
-    say(" ".join(["$", *(f"{name}={value}" for name, value in environment.items()), shlex.join(words)]))
     start = {"nmt": ["-m", "nmt"], "torchrun": ["-m", "torch.distributed.run"]}.get(words[0], [words[0]])
+    shown = words if words[0] in ("nmt", "torchrun") else ["python", *words]
+    say(" ".join(["$", *(f"{name}={value}" for name, value in environment.items()), shlex.join(shown)]))
     stopped = False
-    with subprocess.Popen([sys.executable, *start, *words[1:]], env=os.environ | environment) as child:
+    with subprocess.Popen([sys.executable, *start, *words[1:]], env=_environment() | environment) as child:
         while child.returncode is None:
             try:
                 child.wait()
             except KeyboardInterrupt:
                 stopped = True
     code = child.returncode
-    if code or stopped:
-        raise SystemExit(128 - code if code < 0 else code or 130)
+    if stopped:
+        raise SystemExit(130)
+    if code:
+        raise SystemExit(128 - code if code < 0 else code)
 
 
 def output(command: Sequence[str | Path]) -> str:
     """What an nmt command writes to stdout."""
     words = [sys.executable, "-m", *(near(word) for word in command)]
-    return subprocess.run(words, stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+    done = subprocess.run(words, stdout=subprocess.PIPE, env=_environment(), encoding="utf-8")
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """For commands: nmt is that of this checkout, whose commit a result names, whatever lies in the current directory."""
+    path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A folder that no other process may hold meanwhile. SystemExit where one does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise SystemExit(f"recipe: error: {folder}: another process is at work there; wait for it, or end it") from None
+    finally:
+        os.close(descriptor)
+
+
+def write(path: Path, text: str) -> None:
+    """A file, whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
 
 
 def digest(value: object) -> str:
@@ -84,8 +120,14 @@ class Step:
         return False
 
     def begin(self, resume: bool = False) -> None:
-        """Claim the place; unless to `resume`, what an earlier recipe left there goes, so that nobody takes it for the new."""
+        """Claim the place; unless to `resume`, what an earlier recipe left there goes, so that nobody takes it for the new.
+
+        SystemExit where it is somebody else's, or a process, one left over perhaps, still works there.
+        """
         self.output.parent.mkdir(parents=True, exist_ok=True)
+        if self.output.is_dir():
+            with held(self.output):  # as `nmt train` does
+                pass
         if self.output.exists() and not resume:
             if not self._stamp.is_file():
                 raise SystemExit(f"recipe: error: {self.output}: no recipe made it; move it, or give another folder to --output")

@@ -1,25 +1,28 @@
 """The table of scores in README.md, written from the recipes and results/*.json; nothing in it is typed by hand."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import recipe as recipes
 from recipe import Published, Recipe
+from steps import write
 
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 RUN = ("seeds", "parameters", "updates", "time", "device", "versions", "command")
 COLUMNS = ("recipe", "test", "published", "ours, on tokens", "ours, sacreBLEU", *RUN)
 VALID = "valid"
+"""The validation set's name among the test sets: it is scored like them, since it is what settings are chosen by."""
 
 
 def table(folder: Path) -> str:
     """The part of README.md between the two marks."""
     all_of_them = [recipes.read(path) for path in sorted(folder.glob("*.toml"))]
-    found = {recipe.name: results(folder / "results" / f"{recipe.name}.json") for recipe in all_of_them}
-    estimates = {recipe.name: results(folder / "results" / f"{recipe.name}.estimate.json") for recipe in all_of_them}
+    found = {recipe.name: results(recipe, folder / "results" / f"{recipe.name}.json") for recipe in all_of_them}
+    estimates = {recipe.name: estimate(recipe, folder / "results" / f"{recipe.name}.estimate.json") for recipe in all_of_them}
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(row)} |" for each in all_of_them for row in rows(each, found[each.name], estimates[each.name])]
     notes = [note for recipe in all_of_them for note in sources(recipe)]
@@ -28,18 +31,39 @@ def table(folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def results(path: Path) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    return found
+def results(recipe: Recipe, path: Path) -> dict[str, Any] | None:
+    """The record of a recipe, where there is one of its settings and its text as they are now."""
+
+    def same(found: dict[str, Any]) -> bool:
+        known, sums = recipe.texts.sha256, found["data"]["sha256"]
+        of_text = found["tokens"] == asdict(recipe.texts.tokens) and all(known.get(name, sums[name]) == sums[name] for name in sums)
+        return of_text and bool(found["settings"] == recipe.settings)
+
+    return _read(path, same)
+
+
+def estimate(recipe: Recipe, path: Path) -> dict[str, Any] | None:
+    """The estimate of a recipe, where there is one of its settings as they are now."""
+    return _read(path, lambda found: bool(found["settings"] == recipe.table("preprocess", "model", "train")))
+
+
+def _read(path: Path, same: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found if same(found) else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SystemExit(f"recipe: error: {path}: is no record of a recipe; remove it, and the recipe writes it anew") from None
 
 
 def rows(recipe: Recipe, found: dict[str, Any] | None, estimate: dict[str, Any] | None) -> Iterator[list[str]]:
     """One for each test set; what is the same for all stands in the first."""
     runs = [] if found is None else found["runs"]
     facts = [
-        _each(str(run["seed"]) for run in runs),
+        _each(map(_seed, runs)),
         _each(f"{run['parameters']:,}" for run in runs),
-        _each(f"{run['updates']:,}" for run in runs),
+        _each(_updates(recipe, run) for run in runs),
         _each(f"{run['train_seconds'] / 60:.0f} min" for run in runs) if runs else _not_run(estimate),
         _each(map(_device, runs)),
         _each(map(_versions, runs)),
@@ -49,7 +73,7 @@ def rows(recipe: Recipe, found: dict[str, Any] | None, estimate: dict[str, Any] 
     for test in recipe.texts.tests:
         told = [each for each in recipe.published if test.name in each.scores]
         others = " / ".join(f"{each.scores[test.name]:.2f}{_mark(each)}" for each in told)
-        scores = [run["scores"][test.name] for run in runs]
+        scores = [run["scores"][test.name] for run in runs if test.name in run["scores"]]
         ours = [_spread([each["tokens"]["score"] for each in scores]), _spread([each["sacrebleu"][0]["score"] for each in scores])]
         yield [name, test.name, others, *ours, *facts]
         name, facts = "", [""] * len(facts)
@@ -80,6 +104,17 @@ def _each(words: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(words))
 
 
+def _seed(run: dict[str, Any]) -> str:
+    """Of an ensemble, those of its members."""
+    return " + ".join(str(member["seed"]) for member in run["members"]) if "members" in run else str(run["seed"])
+
+
+def _updates(recipe: Recipe, run: dict[str, Any]) -> str:
+    """With what there were to be, where time or patience ended it earlier."""
+    most = recipe.settings.get("train", {}).get("max_steps", run["updates"])
+    return f"{run['updates']:,}" if run["updates"] == most else f"{run['updates']:,} of {most:,}"
+
+
 def _device(run: dict[str, Any]) -> str:
     several = f", {run['processes']} processes" if run["processes"] > 1 else ""
     return f"{run['device']}{several}"
@@ -99,17 +134,17 @@ def sources(recipe: Recipe) -> Iterator[str]:
 
 def details(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[str]:
     """What else there is to know of the scores: signatures, the other metrics, how tokens came about, the code's commit."""
-    for run in found["runs"] if found is not None else []:
+    if found is None:
+        return
+    for run in found["runs"]:
         scores = run["scores"]
-        others = [f"{each['name']} {each['score']:.2f}" for each in next(iter(scores.values()))["sacrebleu"][1:]]
-        first = next(iter(scores))
-        signatures = [each["signature"] for each in scores[first]["sacrebleu"]]
-        made = scores[first]["made_tokens"]
-        how = f"references' tokens by {made['by']}{', lower-cased' if made['lowercase'] else ''}"
+        name, first = next(iter(scores.items()))
+        others = ", ".join(f"{each['name']} {each['score']:.2f}" for each in first["sacrebleu"][1:])
+        how = f"references' tokens by {first['tokens_by']}{', lower-cased' if found['tokens']['lowercase'] else ''}"
         valid = f"valid {scores[VALID]['tokens']['score']:.2f} on tokens, {scores[VALID]['sacrebleu'][0]['score']:.2f} sacreBLEU"
-        signed = ", ".join(f"`{each}`" for each in [*signatures, scores[first]["tokens"]["signature"]])
+        signed = ", ".join(f"`{each['signature']}`" for each in [*first["sacrebleu"], first["tokens"]])
         yield (
-            f"- `{recipe.name}`, seed {run['seed']} (commit {run['commit']}): {first}: {', '.join(others)}; {valid}; "
+            f"- `{recipe.name}`, seed {_seed(run)} (commit {run['commit']}): {name}: {others}; {valid}; "
             f"{run['target_tokens'] / 1e6:.1f} million target tokens; {how}; {signed}"
         )
 
@@ -126,4 +161,4 @@ def write_table(folder: Path) -> None:
     _, end, after = rest.partition(END)
     if not mark or not end:
         raise SystemExit(f"recipe: error: {path}: has no place for the table between {BEGIN.strip()} and {END.strip()}")
-    path.write_text(f"{before}{BEGIN}{table(folder)}{END}{after}", encoding="utf-8")
+    write(path, f"{before}{BEGIN}{table(folder)}{END}{after}")

@@ -6,6 +6,7 @@ A file is downloaded as it is (`[[place]]`), or made of members of archives (`[[
 import gzip
 import hashlib
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class Test:
     """Lower-cased, tokenised, or whatever papers score, as its authors made it; empty where they made none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tokens:
     """How papers make the tokens that they score, where the authors of the text did not."""
 
@@ -41,7 +42,7 @@ class Tokens:
     normalize: bool = False
     """Punctuation, as Moses does."""
     compounds: bool = False
-    """Split at hyphens, which then are words of their own."""
+    """Split at hyphens, which then are words of their own; of `a-b-c`, as tensor2tensor's script has it, the first."""
 
     def options(self) -> list[str]:
         """Of moses.py."""
@@ -94,6 +95,8 @@ def read(path: Path) -> Texts:
     for name, test in told["test"].items():
         sides = {key: value for key, value in test.items() if key != "tokens"}
         tests.append(Test(name, sides, test.get("tokens", {})))
+    if "valid" in told["test"]:
+        refuse(path, "test.valid: the validation set is scored under that name; give the test set another")
     urls, sha256 = {}, {}
     for place in told.get("place", []):
         check(path, "place", place, {"sha256": dict}, {"url": str})
@@ -194,5 +197,8 @@ def _taken(texts: Texts, name: str, folder: Path) -> Path:
 
 
 def _sha256_unpacked(path: Path) -> str:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise SystemExit(f"recipe: error: {path}: is damaged ({str(error).lower()})") from None

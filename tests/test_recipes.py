@@ -168,7 +168,7 @@ def reproduce(place: Path, *options: str, recipe: str = "tiny.toml") -> subproce
 def commands(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The commands that were run, by name."""
     lines = [shlex.split(line) for line in done.stderr.splitlines() if line.startswith("$ ")]
-    return [line[line.index("nmt") + 1] if "nmt" in line else Path(line[1]).stem for line in lines]
+    return [line[line.index("nmt") + 1] if "nmt" in line else Path(line[2]).stem for line in lines]
 
 
 SCORED = ["translate", "score", "moses", "score", "translate", "score", "moses", "moses", "score"]
@@ -188,9 +188,9 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
         "tokens.de.gz"
     } | {"tokens.de"}
     scores = run["scores"]["a"]
-    assert scores["sacrebleu"][0]["name"] == "BLEU" and scores["made_tokens"]["by"] == "the authors"
+    assert scores["sacrebleu"][0]["name"] == "BLEU" and scores["tokens_by"] == "the authors"
     assert "tok:13a" in scores["sacrebleu"][0]["signature"] and "tok:none" in scores["tokens"]["signature"]
-    assert run["scores"]["valid"]["made_tokens"]["by"] == "moses.py"
+    assert run["scores"]["valid"]["tokens_by"] == "moses.py"
 
     # Both ways of scoring, once more by sacreBLEU itself.
     import sacrebleu

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments import variants
-from experiments.common import RNN, Figures, Work, bleu, lines_of
+from experiments.common import RNN, Figures, Work, bleu, lines_of, listed
 from experiments.variants import ALIKE, Variant, ahead, chosen, gain
 
 TITLE = "Teacher forcing"
@@ -64,13 +64,15 @@ def sentence(figures: Figures) -> str:
     if helps("decaying"):
         said.append("The share that decays helps, as claimed.")
     else:
-        constant = f"but the constant {RATIOS[best].name} does" if helps(best) else "nor does any other"
+        helping = [RATIOS[ratio].name for ratio in others if helps(ratio)]
+        constant = f"but {listed(helping)} {'does' if len(helping) == 1 else 'do'}" if helping else "nor does any other"
         said.append(f"The share that decays does not help by more than {ALIKE:g} BLEU that are certain, {constant}.")
     short, long = gain_of(figures, best, "short"), gain_of(figures, best, "long")
-    more = "more" if long > short + ALIKE else "less" if long < short - ALIKE else "no more and no less"
+    more = "fare better" if long > short + ALIKE else "fare worse" if long < short - ALIKE else "fare alike"
     said.append(
         f"With the best of them, {RATIOS[best].name}, sentences of more than {figures[best]['halves']['words']:g} words change by "
-        f"{long:+.2f}, the others by {short:+.2f}: long ones gain {more}."
+        f"{long:+.2f}, the others by {short:+.2f}: by {ALIKE:g} BLEU or more, "
+        f"long ones {more}{' than short ones' if more != 'fare alike' else ''}."
     )
     forced, sampled = chosen(figures[ALWAYS])["nll"], chosen(figures[best])["nll"]
     said.append(

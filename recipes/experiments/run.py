@@ -66,31 +66,51 @@ EXPERIMENTS: dict[str, Experiment] = {
 """In the order of README.md."""
 
 
-def code(source: str) -> str:
-    """A digest of `measure` in the text of a module, and of all there that it names, and that these name, and so on."""
-    definitions: dict[str, ast.stmt] = {}
+def code(name: str, folder: Path = HERE) -> str:
+    """A digest of `measure` in a module of this folder, and of all that it names here, in other modules too, and so on."""
+    sources: dict[str, dict[str, str | tuple[str, str]]] = {}
+    texts: dict[str, str] = {}
+    waiting = [(name, "measure")]
+    while waiting:
+        module, word = waiting.pop()
+        if module not in sources:
+            sources[module] = _definitions((folder / f"{module}.py").read_text(encoding="utf-8"))
+        found = sources[module].get(word)
+        if isinstance(found, tuple):
+            waiting += [found] if found[0] else []
+        elif found is not None and f"{module}.{word}" not in texts:
+            texts[f"{module}.{word}"] = found
+            tree = list(ast.walk(ast.parse(found)))
+            waiting += [(module, each.id) for each in tree if isinstance(each, ast.Name)]
+            whole = [each for each in tree if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)]
+            modules = [(sources[module].get(each.value.id), each.attr) for each in whole if isinstance(each.value, ast.Name)]
+            waiting += [(place[1], attribute) for place, attribute in modules if isinstance(place, tuple) and not place[0]]
+    return digest(texts)
+
+
+def _definitions(source: str) -> dict[str, str | tuple[str, str]]:
+    """What a module's names stand for: their source text, or (module here, name) that they are imported from.
+
+    A whole module that is imported is ("", module).
+    """
+    found: dict[str, str | tuple[str, str]] = {}
     for node in ast.parse(source).body:
+        names: list[str] = []
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            definitions[node.name] = node
+            names = [node.name]
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-            definitions |= dict.fromkeys(names, node)
-    texts: dict[str, str | None] = {}
-    waiting = ["measure"]
-    while waiting:
-        name = waiting.pop()
-        if name in definitions and name not in texts:
-            texts[name] = ast.get_source_segment(source, definitions[name])
-            waiting += [each.id for each in ast.walk(definitions[name]) if isinstance(each, ast.Name)]
-    return digest(texts)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "experiments":
+            module = (node.module or "").partition(".")[2]
+            found |= {each.asname or each.name: (module, each.name) for each in node.names}
+        found |= dict.fromkeys(names, ast.get_source_segment(source, node) or "")
+    return found
 
 
 def cause(name: str, corpus: Corpus) -> dict[str, Any]:
     """What the figures depend on."""
-    base = digest([common.RNN, common.TRANSFORMER, common.VOCABULARY])
-    source = (HERE / f"{name}.py").read_text(encoding="utf-8")
-    return {"code": f"{code(source)}-{base}", "data": corpus.checksums()}
+    return {"code": code(name), "data": corpus.checksums()}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -121,8 +121,12 @@ def sentence(figures: Figures) -> str:
         listing = ", ".join(f"{NAMES[method]} {found[method]:.1f}" for method in ranked)
         said.append(f"At BLEU {quality:.1f} the diversities are: {listing}.")
         ahead += found["top_p"] > max(found["top_k"], found["temperature"]) + ALIKE
-    best = max(figures["methods"], key=lambda method: fmean(diversity_at(figures, method, level(figures, each)) for each in LEVELS))
-    said.append(f"On the whole {NAMES[best]} gives most diversity at a given BLEU.")
+    means = {method: fmean(diversity_at(figures, method, level(figures, each)) for each in LEVELS) for method in figures["methods"]}
+    best, second = sorted(means, key=lambda method: -means[method])[:2]
+    if means[best] > means[second] + ALIKE:
+        said.append(f"On the whole {NAMES[best]} gives most diversity at a given BLEU.")
+    else:
+        said.append(f"On the whole no method gives most diversity: {NAMES[best]} and {NAMES[second]} are within {ALIKE:g}.")
     verdict = {0: "at none", len(LEVELS): "at each"}.get(ahead, f"at {ahead}")
     said.append(f"Top-p is ahead of both top-k and a temperature by more than {ALIKE:g} {verdict} of the {len(LEVELS)} points.")
     return " ".join(said)

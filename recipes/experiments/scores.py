@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from experiments import variants
-from experiments.common import RNN, Figures, Work
+from experiments.common import RNN, Figures, Work, listed
 from experiments.variants import ALIKE, Variant, ahead, gain, than
 
 TITLE = "Four scores of attention"
@@ -50,13 +50,13 @@ def sentence(figures: Figures) -> str:
         f"Better than the additive score {'is' if len(luong) < 2 else 'are'}: {' and '.join(luong) or 'neither of the two'}."
     )
     scaling = gain(figures, "scaled-dot", "dot")
-    if gain(figures, "dot", ADDITIVE) < -ALIKE:
+    if ahead(-gain(figures, "dot", ADDITIVE), figures["dot"]["p_value"]):
         helped = "and scaling helps" if scaling > ALIKE else "but scaling does not help"
         said.append(f"The plain dot product falls behind, {helped} ({scaling:+.2f}).")
     else:
         said.append(f"The plain dot product does not fall behind; scaling changes it by {scaling:+.2f}.")
-    faster = speed(figures, "dot") > FASTER
-    said.append(f"Products are {'faster' if faster else 'no faster'} than the additive score here.")
+    faster = [SCORES[score].name for score in SCORES if score != ADDITIVE and speed(figures, score) > FASTER]
+    said.append(f"Faster than the additive score here {'is' if len(faster) < 2 else 'are'}: {listed(faster)}.")
     return " ".join(said)
 
 

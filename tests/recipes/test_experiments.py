@@ -134,29 +134,70 @@ def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(experiment.TITLE in line for experiment, line in zip(EXPERIMENTS.values(), lines, strict=True))
 
 
-MODULE = """
+MODULES = {
+    "one": """
+from experiments import two
+from experiments.three import LEAST as LOWEST, sum_of
+
 SIZES = (1, 2)
 COLORS = ("red",)
 
 def measure(work):
-    return {"sum": total(SIZES)}
+    return {"sum": total(SIZES), "twice": two.twice(LOWEST)}
 
 def total(sizes):
-    return sum(sizes)
+    return sum_of(sizes)
 
 def sentence(figures):
     return f"the sum is {figures['sum']}"
-"""
+""",
+    "two": """
+from experiments.three import sum_of
+
+def twice(number):
+    return sum_of((number, number))
+
+def words():
+    return "never measured"
+""",
+    "three": """
+LEAST = 5
+MOST = 7
+
+def sum_of(numbers):
+    return sum(numbers)
+""",
+}
 
 
-@pytest.mark.parametrize("change", [("(1, 2)", "(1, 3)"), ("return sum", "return len"), ('{"sum"', '{"all"')])
-def test_other_code_that_measures_has_another_digest(change: tuple[str, str]) -> None:
-    assert change[0] in MODULE and code(MODULE.replace(*change)) != code(MODULE)
+def digest_with(folder: Path, module: str, old: str, new: str) -> str:
+    for name, text in MODULES.items():
+        assert name != module or old in text
+        (folder / f"{name}.py").write_text(text.replace(old, new) if name == module else text)
+    return code("one", folder)
 
 
-@pytest.mark.parametrize("change", [('"red"', '"blue"'), ("the sum is", "it is")])
-def test_other_words_and_pictures_have_the_same_digest(change: tuple[str, str]) -> None:
-    assert change[0] in MODULE and code(MODULE.replace(*change)) == code(MODULE)
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("one", "(1, 2)", "(1, 3)"),
+        ("one", "return sum_of", "return len"),
+        ("one", '{"sum"', '{"all"'),
+        ("two", "number, number", "number, 0"),
+        ("three", "LEAST = 5", "LEAST = 6"),
+        ("three", "return sum", "return max"),
+    ],
+)
+def test_other_code_that_measures_has_another_digest(change: tuple[str, str, str], tmp_path: Path) -> None:
+    assert digest_with(tmp_path, *change) != digest_with(tmp_path, "one", "", "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("one", '"red"', '"blue"'), ("one", "the sum is", "it is"), ("two", "never", "not"), ("three", "MOST = 7", "MOST = 8")],
+)
+def test_other_words_and_pictures_have_the_same_digest(change: tuple[str, str, str], tmp_path: Path) -> None:
+    assert digest_with(tmp_path, *change) == digest_with(tmp_path, "one", "", "")
 
 
 def test_other_text_and_other_code_are_measured_again(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

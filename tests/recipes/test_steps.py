@@ -41,7 +41,7 @@ def test_ctrl_c_leaves_the_command_time_to_save(tmp_path: Path) -> None:
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (process.returncode, out, err) == (130, b"", b"$ saves.py\n")
+    assert (process.returncode, out, err) == (130, b"", b"$ python saves.py\n")
     assert (tmp_path / "saved").exists()
 
 
@@ -61,7 +61,7 @@ def test_paths_are_shown_from_where_one_is(
     monkeypatch.chdir(tmp_path / "here")
     run([tmp_path / "here" / "one.py", tmp_path / "here" / "a b", Path("c"), tmp_path / "out", "-x"])
     out, err = capfd.readouterr()
-    assert err == f"$ one.py 'a b' c {tmp_path / 'out'} -x\n"
+    assert err == f"$ python one.py 'a b' c {tmp_path / 'out'} -x\n"
     assert out == f"{['one.py', 'a b', 'c', str(tmp_path / 'out'), '-x']}\n"
     assert near("nmt") == "nmt"
 
