@@ -1,5 +1,6 @@
 """Recipes: every key is known to the toolkit, the whole way from data to table works, and what is done is not redone."""
 
+import fcntl
 import gzip
 import hashlib
 import json
@@ -223,6 +224,18 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     assert commands(changed) == SCORED
     assert "a.de: was made from other settings" in changed.stderr
 
+    # Not while a process, one left over perhaps, still trains there.
+    descriptor = os.open(place / "work" / "tiny" / "seed-1" / "run", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    settings = path.read_text(encoding="utf-8")
+    path.write_text(settings.replace("max_steps = 4", "max_steps = 3"), encoding="utf-8")
+    refused = reproduce(place)
+    os.close(descriptor)
+    assert refused.returncode == 1 and "seed-1/run: another process is at work there" in refused.stderr
+    # What was found with other settings is not shown as the recipe's.
+    assert f"**{scores['tokens']['score']:.2f}**" not in (place / "README.md").read_text(encoding="utf-8")
+    path.write_text(settings, encoding="utf-8")
+
     # A training that was stopped goes on.
     stamp = place / "work" / "tiny" / "seed-1" / ".run.made-from"
     stamp.write_text(stamp.read_text().split()[0])
@@ -249,7 +262,12 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     assert both.returncode == 0, both.stderr
     assert commands(both) == SCORED and both.stderr.count("--ensemble work/tiny/seed-2/averaged") == 2
     (together,) = json.loads((place / "results" / "both.json").read_text(encoding="utf-8"))["runs"]
-    assert together["parameters"] == 2 * run["parameters"]
+    assert together["parameters"] == 2 * run["parameters"] and [each["seed"] for each in together["members"]] == [1, 2]
+    assert "| 1 + 2 |" in (place / "README.md").read_text(encoding="utf-8")
+    assert reproduce(place, "--seed", "2", recipe="both.toml").returncode == 2
+    path.write_text(path.read_text(encoding="utf-8").replace("vocab_size = 300", "vocab_size = 250"), encoding="utf-8")
+    unlike = reproduce(place, recipe="both.toml")
+    assert unlike.returncode == 1 and "tiny is no single model of the same text" in unlike.stderr and commands(unlike) == []
 
 
 def escaped(line: str) -> str:
@@ -285,3 +303,37 @@ def test_damaged_and_missing_data_is_refused(place: Path) -> None:
 def test_an_unknown_recipe_is_refused_with_the_names_of_the_known() -> None:
     done = subprocess.run([sys.executable, str(RECIPES / "run.py"), "multi30k"], capture_output=True, text=True)
     assert done.returncode == 2 and "multi30k-en-de-rnn-plain" in done.stderr
+
+
+def test_a_training_goes_on_in_as_many_processes_as_it_began_with(place: Path) -> None:
+    """What each has of an update may not change, wherever it goes on."""
+    path = place / "tiny.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("[train]", "[train]\naccumulate = 2"), encoding="utf-8")
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import recipe, run; "
+        "print(run.Reproduction(recipe.read(Path('tiny.toml')), 1, Path('work')).processes(Path('.')))"
+    )
+    for processes, accumulate in ((1, 2), (2, 1)):
+        (place / "config.json").write_text(json.dumps({"train": {"accumulate": accumulate}}))
+        environment = os.environ | {"NMT_DATA": "text", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", program, str(RECIPES)]
+        done = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        assert done.stdout == f"{processes}\n"
+
+
+def test_a_record_that_is_none_is_named(place: Path) -> None:
+    (place / "results").mkdir()
+    (place / "results" / "tiny.json").write_text('{"recipe": "ti', encoding="utf-8")
+    done = reproduce(place)
+    assert done.returncode == 1 and "results/tiny.json: is no record of a recipe; remove it" in done.stderr
+
+
+def test_the_page_says_what_recipes_and_records_say(tmp_path: Path) -> None:
+    """The committed README.md is the one that they make."""
+    copy = Path(shutil.copytree(RECIPES, tmp_path / "recipes"))
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import table; table.write_table(Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", program, str(RECIPES), str(copy)]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert (copy / "README.md").read_text(encoding="utf-8") == (RECIPES / "README.md").read_text(encoding="utf-8")

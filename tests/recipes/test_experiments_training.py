@@ -153,10 +153,8 @@ def test_the_sentence_on_teacher_forcing_goes_each_way() -> None:
     said = forcing.sentence(of_shares(decaying=31, constant=29, long=2))
     assert "has BLEU 30.00" in said and "0.9 -1.00 (p = 0.010)" in said and "from 1 down to 0.5 +1.00" in said
     assert "The share that decays helps, as claimed." in said
-    assert (
-        "sentences of more than 11 words change by +2.00, the others by +0.00: by 0.5 BLEU or more, long ones fare better than short ones."
-        in said
-    )
+    assert "sentences of more than 11 words change by +2.00, the others by +0.00" in said
+    assert "by 0.5 BLEU or more, long ones fare better than short ones." in said
     assert "is 2.000 with it and 1.500 without; training runs at 0.50 times the speed" in said
     said = forcing.sentence(of_shares(decaying=29, constant=31, long=-2))
     assert "that are certain, but 0.9, 0.75 and 0.5 do." in said and "long ones fare worse than short ones." in said
