@@ -61,8 +61,8 @@ def output(command: Sequence[str | Path]) -> str:
 
 def _environment() -> dict[str, str]:
     """For commands: nmt is that of this checkout, whose commit a result names, whatever lies in the current directory."""
-    path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
-    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    places = (str(CHECKOUT), str(CHECKOUT / "recipes"), os.environ.get("PYTHONPATH"))  # the latter for scripts, which are of there
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places)), "PYTHONSAFEPATH": "1"}
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (run, estimates):
         monkeypatch.setattr(module, "run", here)
         monkeypatch.setattr(module, "output", printed)
-    monkeypatch.setattr(run.Reproduction, "processes", lambda self: 1)
+    monkeypatch.setattr(run.Reproduction, "processes", lambda self, begun: 1)
 
 
 @pytest.mark.parametrize("name", PAPERS)
