@@ -15,7 +15,7 @@ NOT_CODE = ("recipes/README.md", "recipes/results", "recipes/experiments/README.
 
 
 def circumstances() -> dict[str, Any]:
-    """Of what has just been made here."""
+    """Of what is made here now."""
     versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
     return {"device": device(), "versions": versions, "commit": commit()}
 

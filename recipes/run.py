@@ -136,14 +136,14 @@ class Reproduction:
             if recipe.ensemble or (recipe.table("preprocess"), recipe.texts) != about:
                 refuse(self.recipe.path, f"recipe.ensemble: {recipe.name} is no single model of the same text and [preprocess]")
         models = [Reproduction(recipe, seed, self.work.with_name(recipe.name), self.text).trained() for recipe, seed in members]
-        facts = [model.facts for model in models]
-        together = {key: sum(each[key] for each in facts) for key in ("parameters", "updates", "target_tokens", "train_seconds")}
-        made = {key: joined(each[key] for each in facts) for key in ("device", "commit")}
-        told = [
+        known = [model.facts for model in models]
+        together = {key: sum(each[key] for each in known) for key in ("parameters", "updates", "target_tokens", "train_seconds")}
+        made = {key: joined(each[key] for each in known) for key in ("device", "commit")}
+        about_members = [
             {"recipe": recipe.name, "seed": seed, "settings": recipe.settings, **each}
-            for (recipe, seed), each in zip(members, facts, strict=True)
+            for (recipe, seed), each in zip(members, known, strict=True)
         ]
-        rest = {"processes": max(each["processes"] for each in facts), "versions": facts[-1]["versions"], "members": told}
+        rest = {"processes": max(each["processes"] for each in known), "versions": known[-1]["versions"], "members": about_members}
         directories = tuple(directory for model in models for directory in model.directories)
         return Model(directories, digest([model.cause for model in models]), {**together, **made, **rest})
 
