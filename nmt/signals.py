@@ -2,13 +2,19 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+ONE_WISH = 1.0
+"""Seconds in which signals are one wish: a batch system tells all processes of a job, and torchrun, one of them, tells the others."""
 
 
 @contextmanager
 def deferred(tell: Callable[[str], None]) -> Iterator[list[int]]:
-    """The numbers of the signals that came. A second one acts at once, as it would have without this; one to be ignored still is.
+    """The numbers of the signals that came, one for each wish to stop.
+
+    A second wish acts at once, as it would have without this; a signal to be ignored still is.
 
     Only the main thread can catch signals; in another the list stays empty.
     """
@@ -19,15 +25,22 @@ def deferred(tell: Callable[[str], None]) -> Iterator[list[int]]:
     found = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
     # A shell has what a script starts with & ignore Ctrl-C, and there is nobody to stop then.
     before = {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
+    first = 0.0
 
     def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def catch(number: int, frame: object) -> None:
-        caught.append(number)
-        restore()
-        tell("stopping after this update; once more to stop at once")
+        nonlocal first
+        if not caught:
+            first = time.monotonic()
+            caught.append(number)
+            tell("stopping after this update; once more to stop at once")
+        elif time.monotonic() - first > ONE_WISH:
+            caught.append(number)
+            restore()
+            signal.raise_signal(number)
 
     for number in before:
         signal.signal(number, catch)

@@ -33,7 +33,7 @@ def run(command: Sequence[str | Path]) -> None:
     """
     words = [near(word) for word in command]
     environment = {"OMP_NUM_THREADS": "1"} if words[0] == "torchrun" else {}  # else it says that it sets that itself
-    start = {"nmt": ["-m", "nmt"], "torchrun": ["-m", "torch.distributed.run"]}.get(words[0], [words[0]])
+    start = {"nmt": ["-m", "nmt"], "torchrun": [str(CHECKOUT / "recipes" / "torchrun.py")]}.get(words[0], [words[0]])
     shown = words if words[0] in ("nmt", "torchrun") else ["python", *words]
     say(" ".join(["$", *(f"{name}={value}" for name, value in environment.items()), shlex.join(shown)]))
     stopped = False

@@ -68,11 +68,13 @@ def sentence(figures: Figures) -> str:
         constant = f"but {listed(helping)} {'does' if len(helping) == 1 else 'do'}" if helping else "nor does any other"
         said.append(f"The share that decays does not help by more than {ALIKE:g} BLEU that are certain, {constant}.")
     short, long = gain_of(figures, best, "short"), gain_of(figures, best, "long")
-    more = "fare better" if long > short + ALIKE else "fare worse" if long < short - ALIKE else "fare alike"
+    if abs(long - short) > ALIKE:
+        verdict = f"long ones fare {'better' if long > short else 'worse'} than short ones"
+    else:
+        verdict = f"no difference of more than {ALIKE:g}"
     said.append(
         f"With the best of them, {RATIOS[best].name}, sentences of more than {figures[best]['halves']['words']:g} words change by "
-        f"{long:+.2f}, the others by {short:+.2f}: by {ALIKE:g} BLEU or more, "
-        f"long ones {more}{' than short ones' if more != 'fare alike' else ''}."
+        f"{long:+.2f}, the others by {short:+.2f}: {verdict}."
     )
     forced, sampled = chosen(figures[ALWAYS])["nll"], chosen(figures[best])["nll"]
     said.append(

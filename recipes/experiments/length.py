@@ -66,11 +66,12 @@ def sentence(figures: Figures) -> str:
         )
     with_attention, without = (change(figures, name, MOST) for name in NETWORKS)
     if without < -ALIKE and without < with_attention - ALIKE:
-        held = "as claimed, and with it it does not" if with_attention >= -ALIKE else "as claimed, and with it by less"
-        said.append(f"At the lengths of training BLEU falls without attention, {held}.")
+        held = "with it by no more than that" if with_attention >= -ALIKE else "with it by less"
+        said.append(f"At the lengths of training BLEU falls without attention by more than {ALIKE:g}, as claimed, and {held}.")
     else:
         said.append(
-            "At the lengths of training BLEU does not fall more without attention than with it: the claim does not show here."
+            f"At the lengths of training BLEU does not fall without attention by {ALIKE:g} more than with it: the claim does not "
+            "show here."
         )
     return " ".join(said)
 
