@@ -27,9 +27,6 @@ from nmt.vocab import PAD
 # states, (N, V) times (V, d), fill a large one twice over; only batches of that many tokens take the memory, half a gigabyte a copy
 # in bfloat16.
 CHUNK = {"cpu": 2**22, "cuda": 2**28}
-# The same of both passes of R-Drop, which goes over its numbers some thirty times: on a CPU they had better stay in the cache. With
-# 2**22, 1,728 rows at V = 8,000 and d = 128 take 120 ms, and 98 so, of which the products are 70.
-R_DROP_CHUNK = CHUNK | {"cpu": 2**20}
 
 Logits = Callable[[Tensor], Tensor]
 """(N, d) -> (N, V), as `Seq2Seq.logits`."""
@@ -116,7 +113,7 @@ def backward(
     rows, labels = rows.view(passes, tokens, -1), labels.view(passes, tokens)
     leaf = rows.detach().requires_grad_()  # the graph of a chunk ends here and is gone before the next chunk
     total = nothing(hidden.device)
-    chunk = max(1, _chunk(logits, rows[0], R_DROP_CHUNK if r_drop else CHUNK) // passes)
+    chunk = max(1, _chunk(logits, rows[0]) // passes)
     for start in range(0, tokens, chunk):
         states, gold = (each[:, start : start + chunk].flatten(0, 1) for each in (leaf, labels))
         scores = logits(states)
@@ -132,7 +129,7 @@ def evaluate(logits: Logits, hidden: Tensor, target: Tensor, tokens: int, smooth
     """The sums that `backward` returns, and no gradient."""
     rows, labels = _real(hidden, target, tokens)
     total = nothing(hidden.device)
-    chunk = _chunk(logits, rows, CHUNK)
+    chunk = _chunk(logits, rows)
     for start in range(0, tokens, chunk):
         total = total + _measure(logits(rows[start : start + chunk]), labels[start : start + chunk], smoothing)[0]
     return total
@@ -144,10 +141,10 @@ def _real(hidden: Tensor, target: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
     return hidden.flatten(0, 1).index_select(0, index), target.flatten().index_select(0, index)
 
 
-def _chunk(logits: Logits, rows: Tensor, numbers: dict[str, int]) -> int:
-    """Rows of a chunk of so many `numbers`, by device; V is read off the logits of one row."""
+def _chunk(logits: Logits, rows: Tensor) -> int:
+    """Rows of a chunk; V is read off the logits of one row."""
     with torch.no_grad():
-        return max(1, numbers[rows.device.type] // logits(rows[:1]).shape[-1])
+        return max(1, CHUNK[rows.device.type] // logits(rows[:1]).shape[-1])
 
 
 @torch.no_grad()

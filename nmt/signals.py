@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 ONE_WISH = 1.0
-"""Seconds in which signals are one wish: a batch system tells all processes of a job, and torchrun, one of them, tells the others."""
+"""Seconds in which signals are one wish: a batch system tells every process of a job, and torchrun its own once more."""
 
 
 @contextmanager

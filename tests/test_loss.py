@@ -82,7 +82,7 @@ def agreeing(logits: Tensor, target: Tensor, smoothing: float, alpha: float) -> 
 @pytest.mark.parametrize("rows", [1, 5, 100])
 @pytest.mark.parametrize("alpha", [0.5, 5.0])
 def test_r_drop_is_the_formula_and_so_is_its_gradient(alpha: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "R_DROP_CHUNK", {"cpu": rows * V})
+    monkeypatch.setattr(loss, "CHUNK", {"cpu": rows * V})
     layer, hidden, target, tokens = case()
     both = torch.cat((hidden, hidden + 0.3 * torch.randn_like(hidden))).detach().requires_grad_()
     expected, nll = agreeing(layer(both), target, 0.1, alpha)
@@ -146,8 +146,7 @@ def test_padding_has_no_part_in_anything() -> None:
 
 def test_the_whole_matrix_of_logits_never_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, hidden, target, tokens = case()
-    for name in ("CHUNK", "R_DROP_CHUNK"):
-        monkeypatch.setattr(loss, name, {"cpu": 3 * V})
+    monkeypatch.setattr(loss, "CHUNK", {"cpu": 3 * V})
     rows: list[int] = []
 
     def logits(states: Tensor) -> Tensor:
