@@ -20,9 +20,10 @@ from typing import Any
 
 import recipe as recipes
 import texts as corpora
+import training
 from estimate import estimate
 from recipe import Recipe
-from record import circumstances, cores
+from record import circumstances
 from steps import Step, digest, held, near, output, run, say, write
 from table import VALID, results, write_table
 from texts import Test
@@ -90,15 +91,10 @@ class Reproduction:
         if not trained.done():
             resume = trained.begun() and (trained.output / "checkpoints").is_dir()
             trained.begin(resume)
-            processes = self.processes(trained.output if resume else None)
+            processes = training.processes(self.micro_batches, trained.output if resume else None)
             write_json(made, {"processes": processes, **begun_in(made if resume else None)})
             how = ["--resume" if resume else "--overwrite", *self.config, "--set", f"train.seed={self.seed}"]
-            command: list[str | Path] = ["nmt", "train", data.output, "-o", trained.output, *how]
-            if processes > 1:
-                threads = max(1, cores() // processes)
-                share = ["--accumulate", str(self.micro_batches // processes), "--threads", str(threads)]
-                command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", *command, *share]
-            run(command)
+            training.train(data.output, trained.output, how, self.micro_batches, processes)
             trained.end()
 
         cause = digest([cause, recipe.table("average")])
@@ -111,22 +107,9 @@ class Reproduction:
 
     @property
     def micro_batches(self) -> int:
-        """Of an update; as many processes share it, at most."""
+        """Of an update."""
         count: int = self.recipe.settings.get("train", {}).get("accumulate", 1)
         return count
-
-    def processes(self, begun: Path | None) -> int:
-        """How many train together: as many as have a core or a GPU each, and an equal share of the micro-batches.
-
-        A run that was begun goes on with as many as before: what each has of an update may not change.
-        """
-        import torch
-
-        if begun is not None:
-            share: int = read_json(begun / "config.json")["train"]["accumulate"]
-            return self.micro_batches // share
-        places = torch.cuda.device_count() or cores()
-        return max(count for count in range(1, self.micro_batches + 1) if self.micro_batches % count == 0 and count <= places)
 
     def ensemble(self) -> Model:
         """The models of other recipes together."""

@@ -305,22 +305,6 @@ def test_an_unknown_recipe_is_refused_with_the_names_of_the_known() -> None:
     assert done.returncode == 2 and "multi30k-en-de-rnn-plain" in done.stderr
 
 
-def test_a_training_goes_on_in_as_many_processes_as_it_began_with(place: Path) -> None:
-    """What each has of an update may not change, wherever it goes on."""
-    path = place / "tiny.toml"
-    path.write_text(path.read_text(encoding="utf-8").replace("[train]", "[train]\naccumulate = 2"), encoding="utf-8")
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import recipe, run; "
-        "print(run.Reproduction(recipe.read(Path('tiny.toml')), 1, Path('work')).processes(Path('.')))"
-    )
-    for processes, accumulate in ((1, 2), (2, 1)):
-        (place / "config.json").write_text(json.dumps({"train": {"accumulate": accumulate}}))
-        environment = os.environ | {"NMT_DATA": "text", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", program, str(RECIPES)]
-        done = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-        assert done.stdout == f"{processes}\n"
-
-
 def test_a_record_that_is_none_is_named(place: Path) -> None:
     (place / "results").mkdir()
     (place / "results" / "tiny.json").write_text('{"recipe": "ti', encoding="utf-8")

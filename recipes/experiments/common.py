@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import texts as corpora
+import training
 from steps import Step, digest, run
 
 from nmt.data.text import read_lines
@@ -30,8 +31,10 @@ Settings = dict[str, Any]
 Sides = tuple[Path, Path]
 """Source and target, line by line."""
 
+MICRO_BATCHES = 2
 TRAIN: Settings = {
     "train.batch_tokens": 2048,
+    "train.accumulate": MICRO_BATCHES,
     "train.schedule": "linear",
     "train.label_smoothing": 0.1,
     "train.keep_last": 1,
@@ -187,8 +190,9 @@ class Work:
         if not model.done():
             resume = model.begun() and (model.output / "checkpoints").is_dir()
             model.begin(resume)
-            how = "--resume" if resume else "--overwrite"
-            run(["nmt", "train", data.output, "-o", model.output, how, *assignments(settings)])
+            how = ["--resume" if resume else "--overwrite", *assignments(settings)]
+            processes = 1 if self.small else training.processes(MICRO_BATCHES, model.output if resume else None)
+            training.train(data.output, model.output, how, MICRO_BATCHES, processes)
             model.end()
         trained = Trained(model.output)
         self.trainings[model.output.name] = trained.seconds

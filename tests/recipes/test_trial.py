@@ -12,6 +12,7 @@ import pytest
 import recipe as recipes
 import run
 import table
+import training
 from toml_file import read_tables, text_of
 from trial import Trial
 
@@ -42,7 +43,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (run, estimates):
         monkeypatch.setattr(module, "run", here)
         monkeypatch.setattr(module, "output", printed)
-    monkeypatch.setattr(run.Reproduction, "processes", lambda self, begun: 1)
+    monkeypatch.setattr(training, "run", here)
+    monkeypatch.setattr(training, "processes", lambda micro_batches, begun: 1)
 
 
 @pytest.mark.parametrize("name", PAPERS)

@@ -1,0 +1,51 @@
+"""In how many processes a recipe trains, and by what command."""
+
+import json
+from pathlib import Path
+
+import pytest
+import training
+
+COUNTS = [
+    # micro-batches, cores -> processes
+    (1, 1, 1),
+    (1, 8, 1),
+    (2, 1, 1),
+    (2, 2, 2),
+    (2, 3, 2),
+    (3, 2, 1),
+    (6, 4, 3),
+    (8, 16, 8),
+]
+
+
+@pytest.mark.parametrize(("micro_batches", "cores", "count"), COUNTS)
+def test_each_process_has_a_core_and_an_equal_share(
+    micro_batches: int, cores: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr(training, "cores", lambda: cores)
+    assert training.processes(micro_batches) == count
+
+
+def test_gpus_are_shared_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr(training, "cores", lambda: 64)
+    assert training.processes(8) == 4
+
+
+@pytest.mark.parametrize(("accumulate", "count"), [(2, 1), (1, 2)])
+def test_a_training_goes_on_in_as_many_processes_as_it_began_with(accumulate: int, count: int, tmp_path: Path) -> None:
+    """What each has of an update may not change, wherever it goes on."""
+    (tmp_path / "config.json").write_text(json.dumps({"train": {"accumulate": accumulate}}))
+    assert training.processes(2, tmp_path) == count
+
+
+def test_processes_share_micro_batches_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[str] = []
+    monkeypatch.setattr(training, "run", lambda words: commands.append(" ".join(map(str, words))))
+    monkeypatch.setattr(training, "cores", lambda: 8)
+    for count in (1, 2):
+        training.train(Path("data"), Path("run"), ["--resume"], 4, count)
+    alone = "nmt train data -o run --resume"
+    assert commands == [alone, f"torchrun --standalone --nproc-per-node 2 -m {alone} --accumulate 2 --threads 4"]
