@@ -2,9 +2,10 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from nmt.console import seconds
 
 ONE_WISH = 1.0
 """Seconds in which signals are one wish: a batch system tells every process of a job, and torchrun its own once more."""
@@ -34,10 +35,10 @@ def deferred(tell: Callable[[str], None]) -> Iterator[list[int]]:
     def catch(number: int, frame: object) -> None:
         nonlocal first
         if not caught:
-            first = time.monotonic()
+            first = seconds()
             caught.append(number)
             tell("stopping after this update; once more to stop at once")
-        elif time.monotonic() - first > ONE_WISH:
+        elif seconds() - first > ONE_WISH:
             caught.append(number)
             restore()
             signal.raise_signal(number)

@@ -168,7 +168,7 @@ BUGS = [
     Bug(
         "divergence in one direction only",
         "nmt/loss.py",
-        "    q.mul_((mean_q - difference).mul_(half).add_(1)).sub_(gap, alpha=half)\n",
+        "    q.mul_((1 + half * mean_q).sub(difference, alpha=half)).sub_(gap, alpha=half)\n",
         "",
         ("tests/test_loss.py",),
     ),

@@ -11,7 +11,7 @@ from nmt.signals import ONE_WISH, deferred
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which tests set."""
     now = [100.0]
-    monkeypatch.setattr("nmt.signals.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nmt.signals.seconds", lambda: now[0])
     return now
 
 
