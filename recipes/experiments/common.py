@@ -32,6 +32,7 @@ Sides = tuple[Path, Path]
 """Source and target, line by line."""
 
 MICRO_BATCHES = 2
+"""Of an update: so many processes may share a training."""
 TRAIN: Settings = {
     "train.batch_tokens": 2048,
     "train.accumulate": MICRO_BATCHES,
