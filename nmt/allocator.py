@@ -23,23 +23,25 @@ def keep_freed_memory() -> None:
         library.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def few_kernels() -> None:
-    """From now on, which must be before the first product, oneDNN keeps the kernels of a few hundred shapes.
+def few_kernels(training: bool = False) -> None:
+    """From now on, which must be before the first product, oneDNN keeps the kernels of a few shapes.
 
-    Translation has a shape for each length and number of rows. With the thousands that are kept otherwise, memory grows for
-    100,000 lines, to more than twice of what it is without; to make those again that were not kept takes no time worth measuring.
+    Batches have a shape for each length and number of rows, and the next one with the same is far away: what is kept is used by
+    the layers and steps of one batch. The thousands that are kept otherwise are small pieces in between tensors, which leave holes
+    that the next tensors do not fit into. Translation's memory grows to more than twice of what it is without, for 100,000 lines;
+    training's too, and as each tensor's place is looked for among all the holes, training is a sixth slower after some minutes.
     """
     library = _glibc()
     if library is not None:
-        for name, most in ((b"ONEDNN_PRIMITIVE_CACHE_CAPACITY", b"256"), (b"LRU_CACHE_CAPACITY", b"16")):  # the second is torch's
+        kept = b"32" if training else b"256"
+        for name, most in ((b"ONEDNN_PRIMITIVE_CACHE_CAPACITY", kept), (b"LRU_CACHE_CAPACITY", b"16")):  # the second is torch's
             library.setenv(name, most, 0)  # where it is set already, it stays
 
 
 def return_fragments() -> None:
     """Give the system what of freed memory lies between pieces in use.
 
-    oneDNN keeps a kernel for each shape that it has seen, and batches have many: small pieces that stay, in between tensors that
-    do not, until no hole is large enough for the next. Without this, training would take more memory for as long as it runs.
+    Small pieces that stay lie in between tensors that do not, until no hole is large enough for the next tensor.
     Costs a tenth of a second, most of it later, for zeroed pages. Does nothing where the C library is another.
     """
     library = _glibc()

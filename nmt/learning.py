@@ -29,7 +29,7 @@ from nmt.models.base import Seq2Seq, mixed_prefix
 from nmt.run import State
 from nmt.schedule import learning_rate, paper_rate, teacher_forcing
 
-RETURN_EVERY = 25
+RETURN_EVERY = 200
 """Updates after which a CPU's memory is put in order."""
 
 BAD_UPDATES = 10

@@ -191,7 +191,7 @@ def train(
     }
     resolved = configuration(context, backend, size, set or (), flags)  # wrong usage comes first, whatever the files hold
 
-    from nmt.allocator import keep_freed_memory
+    from nmt.allocator import few_kernels, keep_freed_memory
     from nmt.console import Console
     from nmt.data.shards import Dataset
     from nmt.device import set_threads
@@ -204,6 +204,7 @@ def train(
             place = team.device(device)
             set_threads(threads)
             keep_freed_memory()
+            few_kernels(training=True)
             dataset = Dataset.open(Path(data))
             settings = resolved(settings_of(Path(output)) if resume else None)
         team.connect(place)

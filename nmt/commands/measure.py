@@ -148,6 +148,7 @@ def bench(
     place = choose_device(device)
     set_threads(threads)
     keep_freed_memory()
+    few_kernels(training=subject in ("data", "training"))
     settings = resolved(None)
     if wanted is not None and subject == "decoding":
         found = curves.decoding(
@@ -186,7 +187,6 @@ def bench(
         if input is None:
             raise UsageError(f"{path} is a model: name a text for it to translate (INPUT), or - for stdin")
         check_inputs(input)
-        few_kernels()
         chosen = ("greedy", "beam") if search is None else (search,)
         searches = {f"beam {beam_size}" if name == "beam" else name: STRATEGIES[name](**_size(name, beam_size)) for name in chosen}
         found = benchmark.translation(
