@@ -27,8 +27,8 @@ def processes(micro_batches: int, begun: Path | None = None) -> int:
 
 def train(data: Path, output: Path, how: Sequence[str | Path], micro_batches: int, processes: int) -> None:
     """Run `nmt train DATA -o OUTPUT` with the words of `how`, or `torchrun` of it; where it fails, end as it ended."""
-    command: list[str | Path] = ["nmt", "train", data, "-o", output, *how]
+    command: list[str | Path] = ["nmt", "train", data, "-o", output, *how, "--accumulate", str(micro_batches // processes)]
     if processes > 1:
-        share = ["--accumulate", str(micro_batches // processes), "--threads", str(max(1, cores() // processes))]
-        command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", *command, *share]
+        threads = ["--threads", str(max(1, cores() // processes))]
+        command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", *command, *threads]
     run(command)

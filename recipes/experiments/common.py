@@ -35,7 +35,6 @@ MICRO_BATCHES = 2
 """Of an update: so many processes may share a training."""
 TRAIN: Settings = {
     "train.batch_tokens": 2048,
-    "train.accumulate": MICRO_BATCHES,
     "train.schedule": "linear",
     "train.label_smoothing": 0.1,
     "train.keep_last": 1,
