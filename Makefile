@@ -26,7 +26,7 @@ help:
 	@echo 'estimate     what the training of RECIPE=NAME would cost here, by some of its updates on made-up text (5 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'
 	@echo
-	@echo 'Published results, reproduced: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
+	@echo 'Recipes: data, training, scores (NMT_DATA=DIR takes the data from a folder, SEED=2 is another seed):'
 	@printf '%s\n' $(RECIPES)
 
 install: .venv/installed
@@ -81,6 +81,7 @@ trial: .venv/installed
 	for recipe in $(or $(RECIPE),$(RECIPES)); do $(BIN)/python recipes/run.py $$recipe --trial || exit; done
 
 estimate: .venv/installed
+	@test -n '$(RECIPE)' || { echo 'say which: make estimate RECIPE=wmt14-en-de-base' >&2; exit 2; }
 	$(BIN)/python recipes/run.py $(RECIPE) --estimate
 
 $(RECIPES): .venv/installed

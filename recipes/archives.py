@@ -3,12 +3,15 @@
 import gzip
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+FORMAT = 1
+"""Of what `write` makes of members. A change of it raises the number, or what was made before would stay in use."""
 SEGMENT = re.compile(rb"<seg[^>]*>(.*)</seg>")
 """A sentence of a test set in SGML or XML. What is escaped in it stays so, as in what sacreBLEU makes of these files."""
 UNWANTED = re.compile(rb"<(url|talkid|keywords)>")
@@ -51,17 +54,20 @@ def of_share(lines: Iterable[bytes], share: Share) -> Iterator[bytes]:
 
 
 def read(archive: Path, member: str) -> Iterator[bytes]:
-    """The sentences of a member, each with its line end. SystemExit with one line where there is no such member."""
+    """The sentences of a member, each with its line end. SystemExit with one line where it is not there, or damaged."""
     with ExitStack() as opened:
         try:
             packed = opened.enter_context(tarfile.open(archive))
             content: IO[bytes] | None = packed.extractfile(member)
-        except (KeyError, tarfile.TarError) as error:
-            raise SystemExit(f"recipe: error: {archive}: {member} cannot be read: {error}") from None
-        if content is None:
-            raise SystemExit(f"recipe: error: {archive}: {member} is no file")
-        unpacked: Iterable[bytes] = opened.enter_context(gzip.open(content)) if member.endswith(".gz") else content
-        yield from sentences(member, unpacked)
+            if content is None:
+                raise KeyError("no file")
+            unpacked: Iterable[bytes] = opened.enter_context(gzip.open(content)) if member.endswith(".gz") else content
+            yield from sentences(member, unpacked)
+        except (KeyError, EOFError, tarfile.TarError, gzip.BadGzipFile, zlib.error) as error:
+            reason = str(error.args[0] if error.args else error).splitlines()[0].strip("\"'")
+            raise SystemExit(
+                f"recipe: error: {archive}: {member} cannot be read: {reason}; remove the archive to get it anew"
+            ) from None
 
 
 def sentences(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:

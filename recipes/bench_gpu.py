@@ -113,8 +113,8 @@ def translation(
         began = time.monotonic()
         tokens = sum(len(each.hypotheses[0].token_log_probs) for each in translator.translate(chosen, options))
         seconds = time.monotonic() - began
-    except Exception as error:  # whatever it is, it takes no other figure with it
-        return {"failed": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        return failed(error)
     return {
         "lines": len(chosen),
         "tokens": tokens,
@@ -124,6 +124,11 @@ def translation(
         "batch_tokens": positions,
         "peak_memory": peak_memory(translator.device),
     }
+
+
+def failed(error: Exception) -> dict[str, Any]:
+    """What stands in place of a figure: whatever it is, it takes no other figure with it."""
+    return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def table(found: dict[str, Any]) -> list[str]:
@@ -161,11 +166,16 @@ def bench(scale: Scale, device: str) -> dict[str, Any]:
         found = {str(tokens): training(data, scale, tokens, device, until) for tokens in scale.batches}
         with sides[0].open(encoding="utf-8") as text:
             lines = [line for line, _ in zip(text, range(scale.lines), strict=False)]
-        translator = untrained(data, scale.model, device)
-        translated = {
-            name: translation(translator, name, search, lines, scale.positions, began + LIMIT)
-            for name, search in (("beam 4", Beam(4)), ("greedy", Greedy()))
-        }
+        searches: dict[str, Search] = {"beam 4": Beam(4), "greedy": Greedy()}
+        try:
+            translator = untrained(data, scale.model, device)
+        except Exception as error:
+            translated = dict.fromkeys(searches, failed(error))
+        else:
+            until = began + LIMIT
+            translated = {
+                name: translation(translator, name, search, lines, scale.positions, until) for name, search in searches.items()
+            }
     return {"training": found, "translation": translated, "seconds": time.monotonic() - began}
 
 

@@ -67,6 +67,9 @@ def read(path: Path) -> Recipe:
             refuse(path, f"{name} must be a table: [{name}]")
     languages = {key: tables.get("preprocess", {}).get(key) for key in ("source_lang", "target_lang")}
     check(path, "preprocess", languages, dict.fromkeys(languages, str))
+    metrics = tables.get("score", {}).get("metric", "bleu")
+    if "bleu" not in ([metrics] if isinstance(metrics, str) else metrics):
+        refuse(path, "score.metric must have bleu among its metrics: the table is of it")
     texts = corpora.read(path.parent / "data" / f"{about['data']}.toml")
     for key, language in languages.items():
         if not all(language in sides for sides in (texts.train, texts.valid, *(test.sides for test in texts.tests))):

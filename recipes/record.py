@@ -1,10 +1,12 @@
 """What a result tells of how it came about: device, versions, commit."""
 
+import json
 import os
 import platform
 import re
 import subprocess
-from importlib.metadata import version
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,37 @@ NOT_CODE = ("recipes/README.md", "recipes/results", "recipes/experiments/README.
 
 def circumstances() -> dict[str, Any]:
     """Of what is made here now."""
-    versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
-    return {"device": device(), "versions": versions, "commit": commit()}
+    return {"device": device(), "versions": versions(), "commit": commit()}
+
+
+def begun_in(made: Path | None) -> dict[str, Any]:
+    """The circumstances of work that begins now; of work that goes on, its earlier ones too, as the file `made` tells them."""
+    before = [] if made is None or not made.is_file() else [json.loads(made.read_text(encoding="utf-8"))]
+    return together([*before, circumstances()])
+
+
+def together(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several circumstances as one; others' keys are left out."""
+    names = dict.fromkeys(name for each in found for name in each["versions"])
+    versions = {name: joined(each["versions"][name] for each in found if name in each["versions"]) for name in names}
+    return {**{key: joined(each[key] for each in found) for key in ("device", "commit")}, "versions": versions}
+
+
+def joined(words: Iterable[str]) -> str:
+    """Each once, in order."""
+    return "; ".join(dict.fromkeys(part for word in words for part in word.split("; ")))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages whose work is in a result; sacremoses, by which tokens are made, where it is installed."""
+    found = {"python": platform.python_version()}
+    for name in ("nmt", "torch", "sacrebleu", "sacremoses"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            if name != "sacremoses":
+                raise
+    return found
 
 
 def cores() -> int:

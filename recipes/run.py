@@ -11,7 +11,7 @@ import argparse
 import gzip
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,9 +23,9 @@ import texts as corpora
 import training
 from estimate import estimate
 from recipe import Recipe
-from record import circumstances
+from record import begun_in, circumstances, together
 from steps import Step, digest, held, near, output, run, say, write
-from table import VALID, results, write_table
+from table import VALID, duration, results, write_table
 from texts import Test
 from toml_file import refuse
 from trial import Trial
@@ -65,7 +65,10 @@ class Reproduction:
         self.work.mkdir(parents=True, exist_ok=True)
         with held(self.work):
             tests = [*self.recipe.texts.tests, Test(VALID, self.recipe.texts.valid, {})]
-            return {"seed": self.seed, "scores": {test.name: self.scores(model, test) for test in tests}, **model.facts}
+            scores = {test.name: self.scores(model, test) for test in tests}
+            known = [read_json(path) for test in tests if (path := self.scored_in(test)).is_file()]
+            scored = {"scored": together(known)} if known else {}
+            return {"seed": self.seed, "scores": scores, **model.facts, **scored}
 
     def trained(self) -> Model:
         """Preprocess, train, average; nobody else does so meanwhile."""
@@ -89,7 +92,7 @@ class Reproduction:
         cause = digest([cause, recipe.table("model", "data", "train"), self.seed])
         trained, made = Step(place / "run", cause), place / "made.json"
         if not trained.done():
-            resume = trained.begun() and (trained.output / "checkpoints").is_dir()
+            resume = trained.begun() and training.begun(trained.output)
             trained.begin(resume)
             processes = training.processes(self.micro_batches, trained.output if resume else None)
             write_json(made, {"processes": processes, **begun_in(made if resume else None)})
@@ -120,15 +123,18 @@ class Reproduction:
                 refuse(self.recipe.path, f"recipe.ensemble: {recipe.name} is no single model of the same text and [preprocess]")
         models = [Reproduction(recipe, seed, self.work.with_name(recipe.name), self.text).trained() for recipe, seed in members]
         known = [model.facts for model in models]
-        together = {key: sum(each[key] for each in known) for key in ("parameters", "updates", "target_tokens", "train_seconds")}
-        made = {key: joined(each[key] for each in known) for key in ("device", "commit")}
+        sums = {key: sum(each[key] for each in known) for key in ("parameters", "updates", "target_tokens", "train_seconds")}
         about_members = [
             {"recipe": recipe.name, "seed": seed, "settings": recipe.settings, **each}
             for (recipe, seed), each in zip(members, known, strict=True)
         ]
-        rest = {"processes": max(each["processes"] for each in known), "versions": known[-1]["versions"], "members": about_members}
+        rest = {"processes": max(each["processes"] for each in known), "members": about_members}
         directories = tuple(directory for model in models for directory in model.directories)
-        return Model(directories, digest([model.cause for model in models]), {**together, **made, **rest})
+        return Model(directories, digest([model.cause for model in models]), {**sums, **together(known), **rest})
+
+    def scored_in(self, test: Test) -> Path:
+        """The circumstances in which a test set was translated and scored, which may be later and others than the training's."""
+        return self.work / f"seed-{self.seed}" / f"{test.name}.made.json"
 
     def scores(self, model: Model, test: Test) -> dict[str, Any]:
         """Translate a test set, and score it both ways: `sacrebleu`, of the text, and `tokens`, as papers do."""
@@ -140,6 +146,7 @@ class Reproduction:
         translated = Step(place / f"{test.name}.{language}", cause)
         if not translated.done():
             translated.begin()
+            write_json(self.scored_in(test), circumstances())
             ensemble = [word for other in others for word in ("--ensemble", other)]
             run(["nmt", "translate", first, source, "-o", translated.output, *ensemble, *self.config])
             translated.end()
@@ -148,15 +155,17 @@ class Reproduction:
         scored = Step(place / f"{test.name}.score.json", cause)
         if not scored.done():
             scored.begin()
+            write_json(self.scored_in(test), begun_in(self.scored_in(test)))
             run(["nmt", "score", translated.output, "-r", reference, "-o", scored.output, "--format", "json", *self.config])
             scored.end()
 
         authors = test.tokens.get(language)
         tokens, how = recipe.texts.tokens, ["--language", language, *recipe.texts.tokens.options()]
-        cause = digest([cause, how, self.sha256[authors] if authors else ""])
+        cause = digest([cause, asdict(tokens), self.sha256[authors] if authors else ""])
         on_tokens = Step(place / f"{test.name}.tokens.score.json", cause)
         if not on_tokens.done():
             on_tokens.begin()
+            write_json(self.scored_in(test), begun_in(self.scored_in(test)))
             made, true = (place / f"{test.name}.tokens.{name}" for name in ("out", "ref"))
             for text, path in ((translated.output, made), (reference, true)):
                 if path == true and authors:
@@ -192,20 +201,6 @@ def facts(trained: Path) -> dict[str, Any]:
     }
 
 
-def begun_in(made: Path | None) -> dict[str, Any]:
-    """The circumstances of a training that begins now; of one that goes on, its earlier ones too, as `made` tells them."""
-    now = circumstances()
-    if made is None or not made.is_file():
-        return now
-    before = read_json(made)
-    return now | {key: joined([before[key], now[key]]) for key in ("device", "commit")}
-
-
-def joined(words: Iterable[str]) -> str:
-    """Each once, in order."""
-    return "; ".join(dict.fromkeys(part for word in words for part in word.split("; ")))
-
-
 def copy(path: Path, to: Path) -> None:
     """A file, unpacked."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as source, to.open("wb") as target:
@@ -213,18 +208,18 @@ def copy(path: Path, to: Path) -> None:
 
 
 def record(recipe: Recipe, found: dict[str, Any], sha256: dict[str, str], path: Path) -> None:
-    """Write what was found into results/NAME.json; runs of the same recipe with other seeds stay there."""
+    """Write what was found into results/NAME.json; runs of the same recipe and text with other seeds stay there."""
     about = {
         "recipe": recipe.name,
         "title": recipe.title,
         "command": f"make {recipe.name}",
-        "data": {"title": recipe.texts.title, "sha256": sha256},
+        "data": {"title": recipe.texts.title, "sha256": sha256, **recipe.texts.made_of(*recipe.languages)},
         "tokens": asdict(recipe.texts.tokens),
         "settings": recipe.settings,
     }
     runs = [found]
     before = results(recipe, path)
-    if before is not None and not recipe.ensemble:
+    if before is not None and before["data"]["sha256"] == sha256 and not recipe.ensemble:
         runs += [run for run in before["runs"] if run["seed"] != found["seed"]]
     write_json(path, {**about, "runs": sorted(runs, key=lambda run: run["seed"])})
 
@@ -284,14 +279,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             written.parent.mkdir(exist_ok=True)
             write_json(written, found)
             write_table(path.parent)
+            say(f"{recipe.name}: {duration(found['hours'])} of training on {found['device']}, as it seems")
         else:
             reproduce(recipe, seed, options.output or Path("runs") / recipe.name)
             written = path.parent / "results" / f"{recipe.name}.json"
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:
-        raise SystemExit(f"recipe: error: {error.filename}: {(error.strerror or str(error)).lower()}") from None
-    say(f"{near(written)}: written; the table in {near(path.parent / 'README.md')} too")
+        where = f"{error.filename}: " if error.filename else ""
+        raise SystemExit(f"recipe: error: {where}{(error.strerror or str(error)).lower()}") from None
+    say(f"{near(written)} and {near(path.parent / 'README.md')}: written")
 
 
 if __name__ == "__main__":

@@ -80,9 +80,12 @@ def held(folder: Path) -> Iterator[None]:
 
 def write(path: Path, text: str) -> None:
     """A file, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def digest(value: object) -> str:

@@ -35,16 +35,23 @@ def results(recipe: Recipe, path: Path) -> dict[str, Any] | None:
     """The record of a recipe, where there is one of its settings and its text as they are now."""
 
     def same(found: dict[str, Any]) -> bool:
-        known, sums = recipe.texts.sha256, found["data"]["sha256"]
-        of_text = found["tokens"] == asdict(recipe.texts.tokens) and all(known.get(name, sums[name]) == sums[name] for name in sums)
-        return of_text and bool(found["settings"] == recipe.settings)
+        texts, data = recipe.texts, found["data"]
+        known, sums, made = texts.sha256, data["sha256"], {key: data[key] for key in ("made", "valid_every") if key in data}
+        files = set(sums) == set(texts.names(*recipe.languages)) and made == texts.made_of(*recipe.languages)
+        contents = all(known.get(name, sums[name]) == sums[name] for name in sums)
+        return files and contents and found["tokens"] == asdict(texts.tokens) and bool(found["settings"] == recipe.settings)
 
     return _read(path, same)
 
 
 def estimate(recipe: Recipe, path: Path) -> dict[str, Any] | None:
     """The estimate of a recipe, where there is one of its settings as they are now."""
-    return _read(path, lambda found: bool(found["settings"] == recipe.table("preprocess", "model", "train")))
+
+    def same(found: dict[str, Any]) -> bool:
+        of_text = found["corpus"]["mean_length"] == recipe.texts.mean_length
+        return of_text and bool(found["settings"] == recipe.table("preprocess", "model", "train"))
+
+    return _read(path, same)
 
 
 def _read(path: Path, same: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
@@ -74,7 +81,7 @@ def rows(recipe: Recipe, found: dict[str, Any] | None, estimate: dict[str, Any] 
         told = [each for each in recipe.published if test.name in each.scores]
         others = " / ".join(f"{each.scores[test.name]:.2f}{_mark(each)}" for each in told)
         scores = [run["scores"][test.name] for run in runs if test.name in run["scores"]]
-        ours = [_spread([each["tokens"]["score"] for each in scores]), _spread([each["sacrebleu"][0]["score"] for each in scores])]
+        ours = [_spread([each["tokens"]["score"] for each in scores]), _spread([_bleu(each) for each in scores])]
         yield [name, test.name, others, *ours, *facts]
         name, facts = "", [""] * len(facts)
 
@@ -83,7 +90,11 @@ def _not_run(estimate: dict[str, Any] | None) -> str:
     if estimate is None:
         return "not run here"
     speed = f"{estimate['tokens_per_second']['median']:,.0f} target tokens/s on {estimate['device']}"
-    return f"not run here; {estimate['hours']:,.0f} h estimated ({speed})"
+    return f"not run here; {duration(estimate['hours'])} estimated ({speed})"
+
+
+def duration(hours: float) -> str:
+    return f"{hours:,.0f} h" if hours >= 10 else f"{hours * 60:.0f} min"
 
 
 def _mark(published: Published) -> str:
@@ -97,6 +108,11 @@ def _spread(scores: list[float]) -> str:
         return ""
     mean = f"**{fmean(scores):.2f}**"
     return mean if len(scores) == 1 else f"{mean} ({min(scores):.2f} to {max(scores):.2f})"
+
+
+def _bleu(scores: dict[str, Any]) -> float:
+    """sacreBLEU's, whatever else it was asked for."""
+    return next(float(each["score"]) for each in scores["sacrebleu"] if each["name"] == "BLEU")
 
 
 def _each(words: Iterable[str]) -> str:
@@ -139,9 +155,9 @@ def details(recipe: Recipe, found: dict[str, Any] | None) -> Iterator[str]:
     for run in found["runs"]:
         scores = run["scores"]
         name, first = next(iter(scores.items()))
-        others = ", ".join(f"{each['name']} {each['score']:.2f}" for each in first["sacrebleu"][1:])
+        others = ", ".join(f"{each['name']} {each['score']:.2f}" for each in first["sacrebleu"] if each["name"] != "BLEU")
         how = f"references' tokens by {first['tokens_by']}{', lower-cased' if found['tokens']['lowercase'] else ''}"
-        valid = f"valid {scores[VALID]['tokens']['score']:.2f} on tokens, {scores[VALID]['sacrebleu'][0]['score']:.2f} sacreBLEU"
+        valid = f"valid {scores[VALID]['tokens']['score']:.2f} on tokens, {_bleu(scores[VALID]):.2f} sacreBLEU"
         signed = ", ".join(f"`{each['signature']}`" for each in [*first["sacrebleu"], first["tokens"]])
         yield (
             f"- `{recipe.name}`, seed {_seed(run)} (commit {run['commit']}): {name}: {others}; {valid}; "

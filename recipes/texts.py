@@ -15,7 +15,7 @@ from typing import Any
 import archives
 import pooch
 from archives import Archive, Share
-from steps import digest, say
+from steps import digest, held, say
 from toml_file import check, read_tables, refuse
 
 Sides = Mapping[str, str]
@@ -77,6 +77,11 @@ class Texts:
         """The files that a recipe of these languages needs."""
         parts = [self.train, self.valid, *(side for test in self.tests for side in (test.sides, test.tokens))]
         return [part[language] for part in parts for language in languages if language in part]
+
+    def made_of(self, *languages: str) -> dict[str, Any]:
+        """What a record says of the files of these languages that are made; their checksums do not tell how."""
+        made = {name: self.made[name] for name in self.names(*languages) if name in self.made}
+        return {"made": made, "valid_every": self.valid_every} if made else {}
 
     def share(self, name: str) -> Share | None:
         """The lines that a file has of what it is made of; none: all."""
@@ -163,10 +168,13 @@ def _made(texts: Texts, name: str, cache: Path) -> Path:
     """A file made of members of archives; in a folder named by what it is made of, so that it is not taken for another."""
     members, share = texts.made[name], texts.share(name)
     needed = {archive: texts.archives[archive] for archive in dict.fromkeys(member.partition("/")[0] for member in members)}
-    path = cache / digest([members, share and asdict(share), [archive.hash for archive in needed.values()]]) / name
-    if not path.is_file():
-        found = {key: retrieve(each.url, each.hash, cache / each.url.rpartition("/")[2]) for key, each in needed.items()}
-        archives.write(path, [(found[key], inside) for key, _, inside in (member.partition("/") for member in members)], share)
+    hashes = [archive.hash for archive in needed.values()]
+    path = cache / digest([archives.FORMAT, members, share and asdict(share), hashes]) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with held(path.parent):
+        if not path.is_file():
+            found = {key: retrieve(each.url, each.hash, cache / each.url.rpartition("/")[2]) for key, each in needed.items()}
+            archives.write(path, [(found[key], inside) for key, _, inside in (member.partition("/") for member in members)], share)
     return path
 
 

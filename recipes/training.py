@@ -11,15 +11,20 @@ from record import cores
 from steps import run
 
 
-def processes(micro_batches: int, begun: Path | None = None) -> int:
+def begun(output: Path) -> bool:
+    """Whether there is a run in `output` to go on with: `nmt train` writes its settings before the first checkpoint."""
+    return (output / "config.json").is_file() and (output / "checkpoints").is_dir()
+
+
+def processes(micro_batches: int, resumed: Path | None = None) -> int:
     """How many train together: as many as have a core or a GPU each, and an equal share of the `micro_batches` of an update.
 
-    A run that was `begun` goes on with as many as before: what each has of an update may not change.
+    A run that is `resumed` goes on with as many as before: what each has of an update may not change.
     """
     import torch
 
-    if begun is not None:
-        share: int = json.loads((begun / "config.json").read_text(encoding="utf-8"))["train"]["accumulate"]
+    if resumed is not None:
+        share: int = json.loads((resumed / "config.json").read_text(encoding="utf-8"))["train"]["accumulate"]
         return micro_batches // share
     places = torch.cuda.device_count() or cores()
     return max(count for count in range(1, micro_batches + 1) if micro_batches % count == 0 and count <= places)

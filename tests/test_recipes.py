@@ -183,6 +183,7 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     result = place / "results" / "tiny.json"
     found = json.loads(result.read_text(encoding="utf-8"))
     (run,) = found["runs"]
+    assert run["scored"]["versions"] == run["versions"]
     assert run["updates"] == 4 and run["parameters"] > 1000 and run["train_seconds"] > 0 and run["seed"] == 1
     assert found["command"] == "make tiny" and found["settings"]["train"]["max_steps"] == 4
     assert set(found["data"]["sha256"]) == {path.name.removesuffix(".gz") + ".gz" for path in (place / "text").iterdir()} - {
@@ -223,6 +224,14 @@ def test_a_recipe_from_data_to_table_and_only_what_changed_again(place: Path) ->
     changed = reproduce(place)
     assert commands(changed) == SCORED
     assert "a.de: was made from other settings" in changed.stderr
+
+    # Text that is tokens already: only what is scored as such.
+    about = place / "data" / "tiny.toml"
+    texts = about.read_text(encoding="utf-8")
+    about.write_text(texts.replace("tokens.lowercase", "tokens.split = false\ntokens.lowercase"), encoding="utf-8")
+    assert commands(reproduce(place)) == ["score", "score"]
+    about.write_text(texts, encoding="utf-8")
+    assert commands(reproduce(place)) == ["moses", "score", "moses", "moses", "score"]
 
     # Not while a process, one left over perhaps, still trains there.
     descriptor = os.open(place / "work" / "tiny" / "seed-1" / "run", os.O_RDONLY)

@@ -10,6 +10,7 @@ import archives
 import pooch
 import pytest
 import texts
+from steps import held
 
 MEMBERS = {
     "a/one.en": b"first\r\nsecond \xc2\x85 half\nthird",
@@ -71,6 +72,17 @@ def test_what_is_not_there_is_refused(archive: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("size", [20, 200, -8])
+def test_a_damaged_archive_is_refused_in_one_line(size: int, archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.tgz").write_bytes(archive.read_bytes()[:size])
+    (tmp_path / "page.tgz").write_bytes(b"<html>not found</html>")
+    for name in ("cut", "page"):
+        with pytest.raises(SystemExit, match=rf"^recipe: error: .*{name}\.tgz: .*; remove the archive") as refused:
+            archives.write(tmp_path / "out", [(tmp_path / f"{name}.tgz", "a/two.en.gz"), (tmp_path / f"{name}.tgz", "z")])
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
 TEXTS = """
 title = "A"
 source = "B"
@@ -114,6 +126,13 @@ def test_files_are_made_once_and_told_what_they_turned_out_to_be(
     assert "checksum unknown" in said and hashlib.sha256(archive.read_bytes()).hexdigest() in said
     before = len(asked)
     assert texts.fetch(told, "en", "de") == found and len(asked) == before
+
+    # Not while another process makes them.
+    made = found["train.en"]
+    made.unlink()
+    with held(made.parent), pytest.raises(SystemExit, match="another process is at work there"):
+        texts.fetch(told, "en", "de")
+    assert texts.fetch(told, "en", "de") == found
 
     # A folder does as well; what lies in it is taken as it is.
     folder = tmp_path / "folder"

@@ -11,7 +11,8 @@ from threading import Thread
 import pytest
 import texts as corpora
 from recipe import read
-from run import main
+from run import main, record
+from table import results
 from texts import Texts, fetch
 
 FILES = {"a.en": b"one\ntwo\n", "a.de": b"eins\nzwei\n"}
@@ -175,6 +176,7 @@ BAD = [
     (lambda text: text.replace("published =", "ensemble = [1]\npublished ="), "recipe.ensemble must hold NAME:SEED"),
     (lambda text: text.replace("source_lang", "source_language"), "preprocess.source_lang must be text"),
     (lambda text: f"train_ = 1\n{text}", "train_ must be a table"),
+    (lambda text: f'{text}[score]\nmetric = ["chrf"]\n', "score.metric must have bleu"),
 ]
 BAD_TEXTS = [
     (lambda text: text.replace("source = ", "source_ = "), "no key source"),
@@ -220,6 +222,21 @@ def test_a_recipe_that_is_not_utf8_is_refused_in_one_line(recipe: Path) -> None:
     recipe.write_bytes(b"# \xfc\n" + GOOD.encode())
     with pytest.raises(SystemExit, match=r"^recipe: error: .*a\.toml: not valid TOML: .*utf-8"):
         main([str(recipe)])
+
+
+def test_runs_of_other_text_or_of_other_files_are_not_told_of_together(recipe: Path) -> None:
+    """Of files that are made here no checksum is known: the record's own is all that tells them apart."""
+    path = recipe.parent / "data" / "a.toml"
+    made = '[made]\n"a.en" = ["b/en"]\n"a.de" = ["b/de"]\n[[archive]]\nname = "b"\nurl = "https://example.invalid/b.tgz"\n'
+    path.write_text(TEXTS.split("[[place]]")[0] + made, encoding="utf-8")
+    (recipe.parent / "results").mkdir()
+    result = recipe.parent / "results" / "a.json"
+    for seed, text, seeds in ((1, "x", [1]), (2, "x", [1, 2]), (3, "y", [3])):
+        record(read(recipe), {"seed": seed}, dict.fromkeys(FILES, text), result)
+        found = results(read(recipe), result)
+        assert found is not None and [each["seed"] for each in found["runs"]] == seeds
+    path.write_text(path.read_text(encoding="utf-8").replace('"b/en"', '"b/en", "b/more"'), encoding="utf-8")
+    assert results(read(recipe), result) is None
 
 
 def test_a_folder_without_a_place_for_the_table_is_refused_before_the_work(recipe: Path) -> None:

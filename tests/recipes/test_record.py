@@ -1,11 +1,14 @@
 """What a result says of the machine and the code that made it."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from record import NOT_CODE, circumstances, commit, device
+import record
+import run
+from record import NOT_CODE, begun_in, circumstances, commit, device
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,11 +43,27 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert commit(ROOT) == ""
 
 
-def test_what_a_recipe_writes_is_what_is_left_out() -> None:
-    assert all((ROOT / path).parent.is_dir() for path in NOT_CODE)
+def test_what_recipes_and_experiments_write_is_what_is_left_out() -> None:
+    """They write a README.md and results/ beside themselves."""
+    places = [place.relative_to(ROOT) for place in (Path(run.__file__).parent, ROOT / "recipes" / "experiments")]
+    assert sorted(NOT_CODE) == sorted(str(place / name) for place in places for name in ("README.md", "results"))
 
 
 def test_the_device_and_the_versions_are_named() -> None:
     found = circumstances()
     assert found["device"] == device() and len(device()) > 5
-    assert set(found["versions"]) == {"python", "nmt", "torch", "sacrebleu"}
+    assert set(found["versions"]) - {"sacremoses"} == {"python", "nmt", "torch", "sacrebleu"}
+
+
+def test_work_that_goes_on_tells_of_its_earlier_circumstances_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def now(torch: str, commit: str) -> None:
+        versions = {"python": "3.11", "torch": torch}
+        monkeypatch.setattr(record, "circumstances", lambda: {"device": "cores", "versions": versions, "commit": commit})
+
+    made = tmp_path / "made.json"
+    now("2.6", "a")
+    assert begun_in(None) == begun_in(made) == {"device": "cores", "versions": {"python": "3.11", "torch": "2.6"}, "commit": "a"}
+    for torch, code in (("2.6", "a"), ("2.13", "b"), ("2.6", "a")):
+        now(torch, code)
+        made.write_text(json.dumps({"processes": 2, **begun_in(made)}))
+    assert begun_in(made) == {"device": "cores", "versions": {"python": "3.11", "torch": "2.6; 2.13"}, "commit": "a; b"}

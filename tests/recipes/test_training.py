@@ -47,5 +47,14 @@ def test_processes_share_micro_batches_and_cores(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(training, "cores", lambda: 8)
     for count in (1, 2):
         training.train(Path("data"), Path("run"), ["--resume"], 4, count)
-    alone = "nmt train data -o run --resume"
-    assert commands == [alone, f"torchrun --standalone --nproc-per-node 2 -m {alone} --accumulate 2 --threads 4"]
+    same = "nmt train data -o run --resume --accumulate"
+    assert commands == [f"{same} 4", f"torchrun --standalone --nproc-per-node 2 -m {same} 2 --threads 4"]
+
+
+def test_a_run_that_has_not_begun_to_train_is_begun_anew(tmp_path: Path) -> None:
+    """`nmt train` makes the folder of checkpoints, then writes the settings."""
+    assert not training.begun(tmp_path / "run")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert not training.begun(tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text("{}")
+    assert training.begun(tmp_path / "run")
