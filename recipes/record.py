@@ -1,9 +1,11 @@
 """What a result tells of how it came about: device, versions, commit."""
 
+import json
 import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,20 @@ def circumstances() -> dict[str, Any]:
     """Of what is made here now."""
     versions = {"python": platform.python_version(), **{name: version(name) for name in ("nmt", "torch", "sacrebleu")}}
     return {"device": device(), "versions": versions, "commit": commit()}
+
+
+def begun_in(made: Path | None) -> dict[str, Any]:
+    """The circumstances of a training that begins now; of one that goes on, its earlier ones too, as `made` tells them."""
+    now = circumstances()
+    if made is None or not made.is_file():
+        return now
+    before = json.loads(made.read_text(encoding="utf-8"))
+    return now | {key: joined([before[key], now[key]]) for key in ("device", "commit")}
+
+
+def joined(words: Iterable[str]) -> str:
+    """Each once, in order."""
+    return "; ".join(dict.fromkeys(part for word in words for part in word.split("; ")))
 
 
 def cores() -> int:

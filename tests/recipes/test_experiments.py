@@ -5,26 +5,32 @@ import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import training
 from demo_corpus import write
-from experiments import beams, cache, common, sampling
+from experiments import beams, cache, common, run, sampling
 from experiments.common import Corpus, Work, listed
 from experiments.readme import page
-from experiments.run import EXPERIMENTS, HERE, code, main, measured
+from experiments.run import EXPERIMENTS, HERE, code, main, measured, read, write_page
 from experiments.run import write as write_result
+from steps import Step
+
+from nmt.errors import NmtError
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 """Of the files of each part."""
-KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "trainings"}
+KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "models"}
 KEYS |= {"device", "versions", "commit", "code", "data", "command"}
 
 
@@ -85,7 +91,8 @@ def test_experiments_run_from_data_to_page(place: Path, small: subprocess.Comple
     # One training for each settings and text: those that experiments share are made once.
     trained = [line for line in small.stderr.splitlines() if line.startswith("$ nmt train ")]
     assert len(trained) == len([path for path in (made / "models").iterdir() if path.is_dir()])
-    by_name = {found["experiment"]: set(found["trainings"]) for found in results}
+    by_name = {found["experiment"]: set(found["models"]) for found in results}
+    assert all({"seconds", "processes", "device", "versions", "commit"} == model.keys() for model in results[-1]["models"].values())
     assert not by_name["cache"] and by_name["sampling"] < by_name["beams"]
 
 
@@ -112,6 +119,164 @@ def test_a_stopped_training_goes_on(
     capfd.readouterr()
     assert work.trained(common.TRANSFORMER).path == model
     assert "--resume" in capfd.readouterr().err and (model / "model.safetensors").read_bytes() == weights
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sequence[str | Path]]:
+    """How `nmt train` was told to begin, time after time; it trains nothing, but leaves what it leaves."""
+    told: list[Sequence[str | Path]] = []
+
+    def train(data: Path, output: Path, how: Sequence[str | Path], *others: int) -> None:
+        told.append(how[:1])
+        (output / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (output / "config.json").write_text('{"train": {"accumulate": 2}}')
+        (output / "log.jsonl").write_text('{"event": "train", "seconds": 7.0}\n')
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(Work, "_data", lambda *_: Step(tmp_path / "data", "text"))
+    return told
+
+
+def on(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("record.device", lambda: device)
+
+
+def stopped(model: Path) -> None:
+    """As if its training had not ended."""
+    stamp = model.with_name(f".{model.name}.made-from")
+    stamp.write_text(stamp.read_text().split()[0])
+
+
+def test_a_training_says_where_it_was_made_whatever_measures_it_later(
+    trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus, small=True)
+    on("one", monkeypatch)
+    model = work.trained(common.RNN)
+    assert model.record == tmp_path / "work" / "models" / f"{model.path.name}.made.json" and model.record.is_file()
+    assert model.made.keys() == {"processes", "device", "versions", "commit"} and model.made["device"] == "one"
+    on("other", monkeypatch)
+    later = Work(tmp_path / "work", corpus, small=True)
+    assert later.trained(common.RNN).made == model.made
+    assert later.models == {model.path.name: {"seconds": 7.0, **model.made}} and trainings == [["--overwrite"]]
+    stopped(model.path)
+    assert later.trained(common.RNN).made["device"] == "one; other" and trainings[1:] == [["--resume"]]
+
+
+def test_what_was_begun_unrecorded_stays_unrecorded(trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus, small=True)
+    model = work.trained(common.RNN)
+    model.record.unlink()
+    assert work.trained(common.RNN).made == {} and work.models == {model.path.name: {"seconds": 7.0}}
+    stopped(model.path)
+    assert work.trained(common.RNN).made == {} and trainings == [["--overwrite"], ["--resume"]]
+
+
+def test_a_training_that_was_killed_before_it_had_settings_begins_anew(
+    trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus)
+    on("one", monkeypatch)
+    model = work.trained(common.RNN)
+    stopped(model.path)
+    (model.path / "config.json").unlink()
+    on("other", monkeypatch)
+    assert work.trained(common.RNN).made["device"] == "other" and trainings == [["--overwrite"], ["--overwrite"]]
+
+
+def of_result(name: str, models: dict[str, Any]) -> dict[str, Any]:
+    """A result that has all that the page wants."""
+    words = {"title": f"On {name}", "claim": "So it is.", "sentence": "So it is here.", "table": [["a"], ["1"]]}
+    how = {"device": "this machine", "versions": {"torch": "2.0"}, "commit": "abc", "command": "run"}
+    return {"experiment": name, "seconds": 60.0, "models": models, **words, **how}
+
+
+def test_the_page_names_the_places_of_trainings_and_not_its_own() -> None:
+    there = {"processes": 2, "device": "that machine", "versions": {"torch": "1.9"}, "commit": "def"}
+    models = {"a": {"seconds": 300.0, **there}, "b": {"seconds": 300.0, **there}}
+    said = page([of_result("cells", models)])
+    trained = "after trainings of 10 min, in 2 processes on that machine (torch 1.9; commit def). Again"
+    assert f"Measured in 60 s on this machine (torch 2.0; commit abc), {trained}" in said
+    said = page([of_result("cells", {**models, "c": {"seconds": 60.0}})])
+    assert "of 11 min, in 2 processes on that machine (torch 1.9; commit def) and in circumstances that were not recorded." in said
+    assert "Measured in 60 s on this machine (torch 2.0; commit abc). Again" in page([of_result("cache", {})])
+
+
+def test_the_page_has_what_has_words(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    older = {key: value for key, value in of_result("cells", {}).items() if key != "models"} | {"trainings": {"a": 1.0}}
+    for found in (of_result("cache", {}), older, {"experiment": "beams", "models": {}, "figures": {}}):
+        (tmp_path / "results" / f"{found['experiment']}.json").write_text(json.dumps(found))
+    write_page(tmp_path)
+    assert (tmp_path / "README.md").read_text() == page([of_result("cache", {})])
+
+
+@pytest.mark.parametrize("content", ['{"figures": {"a"', "[]", "\xff"])
+def test_a_file_that_is_no_result_is_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "cells.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(SystemExit, match=rf"^experiments: error: {path}: is no result of an experiment; remove it"):
+        read(path)
+    assert read(tmp_path / "none.json") == {}
+
+
+def test_what_was_measured_is_kept_where_words_fail(tmp_path: Path) -> None:
+    def fails(figures: dict[str, Any]) -> str:
+        raise ZeroDivisionError
+
+    experiment: Any = SimpleNamespace(TITLE="A title", CLAIM="A claim", sentence=fails)
+    with pytest.raises(ZeroDivisionError):
+        write_result(experiment, {"figures": {"a": 1}}, tmp_path / "one.json")
+    assert read(tmp_path / "one.json") == {"figures": {"a": 1}}
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def measure(*_: object) -> Any:
+        raise error
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyboardInterrupt(), 130),
+        (NmtError("model: is damaged"), "experiments: error: model: is damaged"),
+        (OSError(28, "No space left on device"), "experiments: error: no space left on device"),
+        (PermissionError(13, "Permission denied", "a.json"), "experiments: error: a.json: permission denied"),
+    ],
+)
+@pytest.mark.parametrize("where", [(common, "texts"), (run, "measured"), (run, "write")])
+def test_what_goes_wrong_is_told_in_one_line(
+    where: tuple[Any, str], error: BaseException, told: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(common, "texts", lambda: Corpus((text, text), (text, text), (text, text)))
+    monkeypatch.setattr(run, "measured", lambda *_: {})
+    monkeypatch.setattr(*where, raising(error))
+    with pytest.raises(SystemExit) as ended:
+        main(["--small", "cache"])
+    assert ended.value.code == told
+
+
+def test_a_disk_that_is_full_leaves_the_result_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "sampling.json"
+    path.write_text('{"figures": "of before"}')
+    write_text = Path.write_text
+
+    def half(self: Path, text: str, *arguments: Any, **others: Any) -> int:
+        write_text(self, text[: len(text) // 2], *arguments, **others)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="No space"):
+        write_result(sampling, {"figures": {"a": 1}}, path)
+    assert read(path) == {"figures": "of before"}
 
 
 def test_wrong_names_and_missing_data_are_refused(
