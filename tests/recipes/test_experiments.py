@@ -440,10 +440,28 @@ def test_the_sentence_on_the_cache_goes_both_ways() -> None:
     said = cache.sentence({"transformer": grows, "rnn": grows})
     assert "Transformer: without the cache a step grows in proportion to the length (length^1.00)" in said
     assert "with it it hardly grows" in said and "128.0 times as long" in said and said.endswith("The claim holds here.")
-    assert cache.sentence({"transformer": grows, "rnn": same}).endswith("does not show here in every network.")
+    assert cache.sentence({"transformer": grows, "rnn": same}).endswith("The claim holds here for Transformer only.")
+    assert cache.sentence({"transformer": same, "rnn": same}).endswith("The claim does not hold here.")
 
 
-def of_beams(two: float, best: float, fall: float, penalty: float, p_value: float, size: int = 8) -> dict[str, Any]:
+def test_words_on_the_cache_say_what_the_figures_say() -> None:
+    exponents = (-0.1, 0.15, 0.25, 0.7, 1.1, 1.5)
+    for without, cached, other in product(exponents, repeat=3):
+        figures = {
+            "transformer": of_decoding({"without_cache": lambda n, p=without: n**p, "with_cache": lambda n, p=cached: n**p}),
+            "rnn": of_decoding({"without_cache": lambda n, p=other: n**p, "with_cache": lambda n: 1.0}),
+        }
+        said = cache.sentence(figures)
+        grows = [not each.startswith("hardly") for each in re.findall(r"(?:cache a step|with it it) (.+?) \(length", said)]
+        assert grows == [without > 0.2, cached > 0.2, other > 0.2, False]
+        holding = {"Transformer": grows[0] and not grows[1], "RNN": grows[2]}
+        assert said.endswith("The claim holds here.") == all(holding.values())
+        assert said.endswith("does not hold here.") == (not any(holding.values()))
+        if said.endswith("only."):
+            assert [name for name, holds in holding.items() if holds] == [said.removesuffix(" only.").split()[-1]]
+
+
+def of_beams(two: float, usual: float, fall: float, penalty: float, p_value: float) -> dict[str, Any]:
     def difference(one: tuple[int, float], other: tuple[int, float], gain: float) -> dict[str, Any]:
         return {"from": one, "to": other, "bleu": gain, "p_value": p_value}
 
@@ -452,31 +470,60 @@ def of_beams(two: float, best: float, fall: float, penalty: float, p_value: floa
     return {
         "runs": [{"size": size, "penalty": penalty, "length_ratio": 1 - size / 1000, **of_runs} for size, penalty in sizes],
         "beam_2": difference((1, 0.0), (2, 0.0), two),
-        "best_beam": difference((1, 0.0), (size, 0.0), best),
-        "largest_beam": difference((size, 0.0), (64, 0.0), fall),
+        "usual_beam": difference((1, 0.0), (4, 0.0), usual),
+        "largest_beam": difference((4, 0.0), (64, 0.0), fall),
         "penalty": difference((4, 0.0), (4, 0.6), penalty),
     }
 
 
 def test_the_sentence_on_beams_goes_both_ways() -> None:
     as_claimed = of_beams(0.5, 0.8, -0.6, 0.3, 0.01)
-    otherwise = of_beams(0.1, 0.8, 0.0, -0.3, 0.01, size=64)
+    otherwise = of_beams(0.1, 0.8, 0.0, -0.3, 0.01)
     said = beams.sentence({"networks": {"transformer": as_claimed, "rnn": otherwise}})
-    assert (
-        "Transformer: beam 2 gives +0.50 BLEU (p = 0.010) over greedy search" in said and "best without a penalty, beam 8" in said
+    assert "Transformer: over greedy search beam 2 gives +0.50 BLEU (p = 0.010) and beam 4 +0.80 BLEU (p = 0.010)" in said
+    assert "from there to beam 64 it is -0.60 BLEU (p = 0.010), and the length ratio 0.936 instead of 0.996" in said
+    assert "at beam 4 a penalty of 0.6 gives -0.30 BLEU (p = 0.010)." in said
+    assert said.endswith(
+        "With p < 0.05, where what is compared was chosen beforehand, beam 2 helps, and at least half as much as beam 4: "
+        "Transformer; the largest beam is worse than beam 4: Transformer; the length penalty helps: Transformer."
     )
-    assert "the length ratio 0.936 instead of 0.992" in said and "RNN: " in said and "which is the largest" in said
-    assert "the best beam gives for Transformer, the largest" in said and "a length penalty helps for Transformer." in said
     # The same gains, but none certain.
-    said = beams.sentence({"networks": {"transformer": of_beams(0.5, 0.8, -0.6, 0.3, 0.2)}})
-    assert said.count("for none") == 3
-    assert "no beam is better than greedy search" in beams.sentence({"networks": {"rnn": of_beams(-0.1, 0, -1, 0, 1, size=1)}})
+    assert beams.sentence({"networks": {"transformer": of_beams(0.5, 0.8, -0.6, 0.3, 0.2)}}).count(": none") == 3
+
+
+def test_words_on_beams_say_what_the_figures_say() -> None:
+    gains = (-0.8, -0.2, 0.2, 0.8)
+    for two, usual, fall, penalty, p_value in product(gains, gains, gains, gains, (0.01, 0.3)):
+        said = beams.sentence({"networks": {"rnn": of_beams(two, usual, fall, penalty, p_value)}})
+        certain = p_value < 0.05
+        verdict = said[said.index("With p <") :]
+        expected = [two > 0 and certain and 2 * two >= usual, fall < 0 and certain, penalty > 0 and certain]
+        assert [each == "RNN" for each in re.findall(r": (RNN|none)[;.]", verdict)] == expected
+
+
+def test_beams_are_compared_as_was_chosen_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever does best on the test set."""
+    best = {2: "a b c d e f", 4: "a b c d e", 8: "a b c d"}
+    line = SimpleNamespace(hypotheses=[SimpleNamespace(log_prob=-1.0)])
+    monkeypatch.setattr(
+        beams,
+        "translations",
+        lambda _, lines, search: [SimpleNamespace(text=best.get(search.size, "a"), **vars(line))] * len(lines),
+    )
+    work: Any = SimpleNamespace(trained=lambda _: SimpleNamespace(translator=lambda: None))
+    found = beams.network(work, {}, ["a"] * 9, ["a b c d e f"] * 9, (1, 2, 4, 8))
+    ends = {name: (found[name]["from"], found[name]["to"]) for name in ("beam_2", "usual_beam", "largest_beam", "penalty")}
+    assert ends == {
+        "beam_2": ((1, 0.0), (2, 0.0)),
+        "usual_beam": ((1, 0.0), (4, 0.0)),
+        "largest_beam": ((4, 0.0), (8, 0.0)),
+        "penalty": ((4, 0.0), (4, 0.6)),
+    }
+    assert found["largest_beam"]["bleu"] < 0 < found["usual_beam"]["bleu"] < found["beam_2"]["bleu"]
 
 
 def test_words_of_translations_are_counted_against_those_of_references() -> None:
     assert beams.length_ratio(["a b", "c"], ["a b c d", "e f"]) == 0.5
-    runs = [{"size": 2, "penalty": 0.0, "bleu": 20.0}, {"size": 4, "penalty": 1.0, "bleu": 21.0}]
-    assert beams.best(runs) == (4, 1.0)
 
 
 def test_distinct_bigrams_are_counted_line_by_line() -> None:
@@ -515,6 +562,21 @@ def test_the_sentence_on_sampling_goes_both_ways(even: dict[str, Any]) -> None:
     assert "temperature gives most diversity" in behind and "at none of the 3 points" in behind
     assert "at none of the 3 points" in sampling.sentence(even)
     assert "nothing to compare" in sampling.sentence(even | {"greedy": even["pure"]})
+
+
+def test_words_on_sampling_say_what_the_figures_say() -> None:
+    for bends in product((-5, 0, 1.2, 9), repeat=4):
+        said = sampling.sentence(of_samples(dict(zip(sampling.METHODS, bends, strict=True))))
+        told = [
+            dict(re.findall(r"(temperature|top-k|top-p|min-p) ([\d.]+)", each))
+            for each in re.findall("diversities are: (.+?)\\. ", said)
+        ]
+        listed_ones = [{name: float(value) for name, value in each.items()} for each in told]
+        ahead = sum(each["top-p"] > max(each["top-k"], each["temperature"]) + 1 for each in listed_ones)
+        assert f"by more than 1 at {({0: 'none', 3: 'each'}).get(ahead, str(ahead))} of the 3 points" in said
+        means = {name: sum(each[name] for each in listed_ones) / 3 for name in listed_ones[0]}
+        first, second = sorted(means, key=lambda name: -means[name])[:2]
+        assert (f"{first} gives most diversity" in said) == (means[first] > means[second] + 1)
 
 
 def test_the_same_figures_are_the_same_picture(even: dict[str, Any], tmp_path: Path) -> None:
