@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import texts as corpora
 import training
-from steps import Step, digest, run
+from record import begun_in
+from steps import Step, digest, run, write
 
 from nmt.data.text import read_lines
 from nmt.results import Translation
@@ -158,6 +159,17 @@ class Trained:
         seconds: float = self.events("train")[-1]["seconds"]
         return seconds
 
+    @property
+    def record(self) -> Path:
+        """Where `made` stands: beside the run, in which `nmt train` wants no other files."""
+        return self.path.with_name(f"{self.path.name}.made.json")
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """How it came about: `processes`, `device`, `versions` and `commit`; nothing where that was not recorded."""
+        found: dict[str, Any] = json.loads(self.record.read_text(encoding="utf-8")) if self.record.is_file() else {}
+        return found
+
     def translator(self) -> Translator:
         """Of its best model."""
         return Translator.load(self.path)
@@ -172,8 +184,8 @@ class Work:
     corpus: Corpus
     small: bool = False
     """A trial of the code, in seconds: its figures mean nothing."""
-    trainings: dict[str, float] = field(default_factory=dict)
-    """Seconds of each training that was asked for, now or earlier, by the name of its folder."""
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Each that was asked for, by the name of its folder: the seconds of its training, now or earlier, and how it was made."""
     waited: float = 0.0
     """Seconds that passed here for trainings: with those that are there already, few."""
 
@@ -187,15 +199,19 @@ class Work:
         settings = self.sized(settings)
         cause = digest([data.cause, settings])
         model = Step(self.folder / "models" / f"{settings['model.backend']}-{cause}", cause)
+        trained = Trained(model.output)
         if not model.done():
-            resume = model.begun() and (model.output / "checkpoints").is_dir()
+            # A run has checkpoints/ a moment before it has settings, without which it cannot go on.
+            resume = model.begun() and all((model.output / name).exists() for name in ("checkpoints", "config.json"))
             model.begin(resume)
             how = ["--resume" if resume else "--overwrite", *assignments(settings)]
             processes = 1 if self.small else training.processes(MICRO_BATCHES, model.output if resume else None)
+            # What began unrecorded stays so: of its beginning nothing is known.
+            if trained.record.is_file() or not resume:
+                write_json(trained.record, {"processes": processes, **begun_in(trained.record if resume else None)})
             training.train(data.output, model.output, how, MICRO_BATCHES, processes)
             model.end()
-        trained = Trained(model.output)
-        self.trainings[model.output.name] = trained.seconds
+        self.models[model.output.name] = {"seconds": trained.seconds, **trained.made}
         self.waited += time.monotonic() - began
         return trained
 
@@ -214,6 +230,11 @@ class Work:
             run(["nmt", "preprocess", *corpus.train, *held_out, *languages, "-o", data.output, "--overwrite"])
             data.end()
         return data
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A file, whole or not at all."""
+    write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def assignments(settings: Settings, *tables: str) -> list[str]:

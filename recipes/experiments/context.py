@@ -37,7 +37,9 @@ def sentence(figures: Figures) -> str:
         return f"{said} To see the source at every step helps."
     if ahead(-gained, always["p_value"]):
         return f"{said} To see the source at every step harms."
-    return f"{said} A difference of no more than {ALIKE:g}, or not a certain one: it matters little which."
+    if abs(gained) <= ALIKE:
+        return f"{said} A difference of no more than {ALIKE:g}: it matters little which."
+    return f"{said} A difference of more than {ALIKE:g}, but not a certain one: which is better is not known."
 
 
 def table(figures: Figures) -> list[list[str]]:

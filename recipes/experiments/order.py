@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.common import TRANSFORMER, Figures, Work, lines_of
-from experiments.variants import ALIKE, Variant, greedy, learned
+from experiments.variants import CERTAINLY, Variant, ahead, greedy, learned, tested
 from nmt.pictures import plain
 from nmt.score import score
 
@@ -24,6 +24,8 @@ NETWORKS = {
 ORDERS = 4
 SAME = 0.95
 """Of the translations: where more are the same, the order of the source was not seen. Sums in another order may round otherwise."""
+LOST = 0.1
+"""Of what is right: shares left that differ by less are said to be the same."""
 TEXTS = {"test": "source as it is", "shuffled": "source words shuffled", "bag": "output words shuffled"}
 STYLES = {"test": "-", "shuffled": "--", "bag": ":"}
 
@@ -32,13 +34,16 @@ def measure(work: Work) -> Figures:
     sources, references = map(lines_of, work.corpus.test)
     disordered = shuffled(sources)
     figures: Figures = {}
+    translated: dict[str, list[str]] = {}
     for name, network in NETWORKS.items():
         trained = work.trained(network.settings)
         texts = {"test": greedy(trained, sources), "shuffled": greedy(trained, disordered)}
+        translated[name] = texts["test"]
         texts["bag"] = shuffled(texts["test"])
         same = sum(one == other for one, other in zip(texts["test"], texts["shuffled"], strict=True))
         scores = {text: scored(lines, references) for text, lines in texts.items()}
         figures[name] = {"texts": scores, "same": same / len(sources), **learned(trained)}
+    figures["none"]["p_value"] = tested(translated, references)["none"]["p_value"]
     return figures
 
 
@@ -72,25 +77,27 @@ def sentence(figures: Figures) -> str:
     ordered, orderless = (of(figures, name, "test")["precisions"] for name in NETWORKS)
     kept = [each / full if full else 0.0 for full, each in zip(ordered, orderless, strict=True)]
     said.append(
-        f"Without positions {kept[0]:.0%} of the right words are left, and {kept[-1]:.0%} of the right {ORDERS}-grams: what is "
-        f"lost is {'order more than words' if kept[-1] < kept[0] else 'not the order'}."
+        f"Without positions {kept[0]:.0%} as many words are right as with them, and {kept[-1]:.0%} as many {ORDERS}-grams: "
+        f"{'order suffers more than words do' if kept[-1] < kept[0] - LOST else 'order does not suffer more than words do'}."
     )
     gained = of(figures, "sinusoidal", "test")["bleu"] - of(figures, "none", "test")["bleu"]
-    unseen = figures["none"]["same"] > SAME
+    p_value = figures["none"]["p_value"]
+    unseen, needed = figures["none"]["same"] > SAME, ahead(gained, p_value)
     said.append(
-        f"The order of the source {'does not reach' if unseen else 'reaches'} the network without positions, and positions are "
-        f"worth {gained:+.2f} BLEU: the claim {'holds' if unseen and gained > ALIKE else 'does not hold'} here."
+        f"The order of the source {'does not reach' if unseen else 'reaches'} the network without positions "
+        f"({'more' if unseen else 'no more'} than {SAME:.0%} of its translations are the same), and positions "
+        f"{'help' if needed else 'do not help'} {CERTAINLY} ({gained:+.2f} BLEU, p = {p_value:.3f}): the claim "
+        f"{'holds' if unseen and needed else 'does not show'} here."
     )
     bag = of(figures, "none", "bag")["precisions"][-1]
-    if orderless[-1] > 2 * bag:
+    grams = f"({orderless[-1]:.1f} % of {ORDERS}-grams right; {bag:.1f} % when its words are shuffled)"
+    if orderless[-1] >= 2 * bag:
         said.append(
-            f"Its own output is in some order all the same ({orderless[-1]:.1f} % of {ORDERS}-grams right; {bag:.1f} % when its "
-            "words are shuffled): a decoder that sees only the words before knows which these are, and from them what may follow."
+            f"Its own output is in some order all the same {grams}: a decoder that sees only the words before knows which these "
+            "are, and from them what may follow."
         )
     else:
-        said.append(
-            f"Its own output is hardly in a better order than if its words were shuffled ({bag:.1f} % of {ORDERS}-grams right)."
-        )
+        said.append(f"Its own output is not twice as good as it would be with its words shuffled {grams}.")
     return " ".join(said)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.common import duration
+from experiments.common import duration, listed
 
 INTRODUCTION = """\
 # Experiments
@@ -24,18 +24,35 @@ def _section(found: Mapping[str, Any]) -> str:
     name = found["experiment"]
     header, *rows = found["table"]
     table = [_row(header), _row(["---"] * len(header)), *map(_row, rows)]
-    versions = ", ".join(f"{library} {version}" for library, version in found["versions"].items())
-    trainings = f", after trainings of {duration(sum(found['trainings'].values()))}" if found["trainings"] else ""
     parts = [
         f"## {found['title']}",
         f"*The claim*: {found['claim']}",
         f"![{found['title']}](results/{name}.svg)",
         f"*What came out*: {found['sentence']}",
         "\n".join(table),
-        f"Measured in {duration(found['seconds'])}{trainings}, on {found['device']} ({versions}; commit {found['commit']}). "
+        f"Measured in {duration(found['seconds'])} {_where(found)}{_after(list(found['models'].values()))}. "
         f"Again: `{found['command']}`",
     ]
     return "".join(f"{part}\n\n" for part in parts).removesuffix("\n")
+
+
+def _where(found: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{library} {version}" for library, version in found["versions"].items())
+    return f"on {found['device']} ({versions}; commit {found['commit']})"
+
+
+def _after(models: Sequence[Mapping[str, Any]]) -> str:
+    """How long they were trained, and where: not all at once perhaps."""
+    if not models:
+        return ""
+    each = dict.fromkeys(map(_how, models))
+    return f", after trainings of {duration(sum(made['seconds'] for made in models))}, {listed(list(each))}"
+
+
+def _how(made: Mapping[str, Any]) -> str:
+    if "processes" not in made:
+        return "in circumstances that were not recorded"
+    return f"in {made['processes']} process{'es' if made['processes'] > 1 else ''} {_where(made)}"
 
 
 def _row(cells: Sequence[str]) -> str:

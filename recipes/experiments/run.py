@@ -19,10 +19,13 @@ import matplotlib
 from matplotlib.figure import Figure
 from record import circumstances
 from steps import digest, near, say
+from steps import write as write_text
 
 from experiments import beams, cache, cells, common, context, forcing, length, order, sampling, scores
-from experiments.common import Corpus, Figures, Work
+from experiments.common import Corpus, Figures, Work, write_json
 from experiments.readme import page
+from nmt.data.files import reason
+from nmt.errors import NmtError
 from nmt.pictures import STYLE, save
 
 HERE = Path(__file__).parent
@@ -114,8 +117,15 @@ def cause(name: str, corpus: Corpus) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A result; nothing where there is none."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """A result; nothing where there is none. SystemExit for a file that is something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SystemExit(f"experiments: error: {path}: is no result of an experiment; remove it, and it is measured again")
     return found
 
 
@@ -132,7 +142,7 @@ def measured(name: str, experiment: Experiment, work: Work, found: dict[str, Any
         "experiment": name,
         "figures": figures,
         "seconds": time.monotonic() - began - work.waited,
-        "trainings": work.trainings,
+        "models": work.models,
         **circumstances(),
         **because,
         "command": f"python recipes/experiments/run.py {name}",
@@ -140,7 +150,8 @@ def measured(name: str, experiment: Experiment, work: Work, found: dict[str, Any
 
 
 def write(experiment: Experiment, found: dict[str, Any], path: Path) -> None:
-    """A result and its picture beside it."""
+    """A result and its picture beside it; the figures first, which cost time, and which words could fail on."""
+    write_json(path, found)
     figures = found["figures"]
     words = {
         "title": experiment.TITLE,
@@ -148,8 +159,7 @@ def write(experiment: Experiment, found: dict[str, Any], path: Path) -> None:
         "sentence": experiment.sentence(figures),
         "table": experiment.table(figures),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found | words, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, found | words)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), facecolor="white", layout="constrained")
         experiment.draw(figures, figure)
@@ -157,9 +167,9 @@ def write(experiment: Experiment, found: dict[str, Any], path: Path) -> None:
 
 
 def write_page(folder: Path) -> None:
-    """README.md in `folder`, of all results there."""
-    results = [read(path) for name in EXPERIMENTS if (path := folder / "results" / f"{name}.json").is_file()]
-    (folder / "README.md").write_text(page(results), encoding="utf-8")
+    """README.md in `folder`, of all results there; not of those which have no words yet or are of an older form."""
+    results = [read(folder / "results" / f"{name}.json") for name in EXPERIMENTS]
+    write_text(folder / "README.md", page([found for found in results if found.keys() >= {"sentence", "models"}]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -176,10 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"{name}: no such experiment; there are {', '.join(EXPERIMENTS)}")
     work = Path("runs") / ("experiments-small" if options.small else "experiments")
     folder = work if options.small else HERE
-    corpus = common.texts()
-    if options.small:
-        corpus = corpus.beginning(work / "text", common.SMALL_LINES)
     try:
+        corpus = common.texts()
+        if options.small:
+            corpus = corpus.beginning(work / "text", common.SMALL_LINES)
+        # What would be in the way is known now, and not after hours of training.
+        (folder / "results").mkdir(parents=True, exist_ok=True)
+        write_page(folder)
         for name in options.names or EXPERIMENTS:
             path = folder / "results" / f"{name}.json"
             experiment = EXPERIMENTS[name]
@@ -187,6 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_page(folder)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except NmtError as error:
+        raise SystemExit(f"experiments: error: {error}") from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise SystemExit(f"experiments: error: {where}{reason(error)}") from None
     say(f"{near((folder / 'README.md').resolve())}: written")
 
 

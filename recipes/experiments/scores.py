@@ -3,8 +3,8 @@
 from matplotlib.figure import Figure
 
 from experiments import variants
-from experiments.common import RNN, Figures, Work, listed
-from experiments.variants import ALIKE, Variant, ahead, gain, than
+from experiments.common import RNN, Figures, Work, lines_of, listed
+from experiments.variants import ALIKE, CERTAINLY, Variant, ahead, gain, speed, than
 
 TITLE = "Four scores of attention"
 CLAIM = (
@@ -25,38 +25,34 @@ FASTER = 1.05
 
 
 def measure(work: Work) -> Figures:
-    figures, _ = variants.measured(work, SCORES)
-    return figures
-
-
-def better(figures: Figures, score: str) -> bool:
-    """Than the additive one."""
-    return ahead(gain(figures, score, ADDITIVE), figures[score]["p_value"])
-
-
-def speed(figures: Figures, score: str) -> float:
-    """Of training, that with the additive score is 1."""
-    return float(figures[score]["tokens_per_second"] / figures[ADDITIVE]["tokens_per_second"])
+    figures, texts = variants.measured(work, SCORES)
+    scaling = variants.tested({score: texts[score] for score in ("dot", "scaled-dot")}, lines_of(work.corpus.test[1]))
+    return figures | {"scaling": scaling["scaled-dot"]}
 
 
 def sentence(figures: Figures) -> str:
+    others = [score for score in SCORES if score != ADDITIVE]
+    gains = {score: (gain(figures, score, ADDITIVE), figures[score]["p_value"]) for score in others}
     said = [f"With the additive score the test set has BLEU {figures[ADDITIVE]['bleu']:.2f}."]
-    for score, variant in SCORES.items():
-        if score != ADDITIVE:
-            about = f"{than(gain(figures, score, ADDITIVE), 'that')}, p = {figures[score]['p_value']:.3f}"
-            said.append(f"The {variant.name} is {about}, at {speed(figures, score):.2f} times the speed of training.")
-    luong = [SCORES[score].name for score in ("dot", "bilinear") if better(figures, score)]
-    said.append(
-        f"Better than the additive score {'is' if len(luong) < 2 else 'are'}: {' and '.join(luong) or 'neither of the two'}."
-    )
-    scaling = gain(figures, "scaled-dot", "dot")
-    if ahead(-gain(figures, "dot", ADDITIVE), figures["dot"]["p_value"]):
-        helped = "and scaling helps" if scaling > ALIKE else "but scaling does not help"
-        said.append(f"The plain dot product falls behind, {helped} ({scaling:+.2f}).")
+    said += [f"The {SCORES[score].name} is {than(*gains[score], 'that')}." for score in others]
+    luong = [SCORES[score].name for score in ("dot", "bilinear") if ahead(*gains[score])]
+    said.append(f"Of the plain dot product and the bilinear score, better than the additive one {CERTAINLY}: {listed(luong)}.")
+    gained, p_value = gains["dot"]
+    if ahead(-gained, p_value):
+        behind = "falls behind"
+    elif gained < -ALIKE:
+        behind = "may fall behind, which is not certain"
     else:
-        said.append(f"The plain dot product does not fall behind; scaling changes it by {scaling:+.2f}.")
-    faster = [SCORES[score].name for score in SCORES if score != ADDITIVE and speed(figures, score) > FASTER]
-    said.append(f"Faster than the additive score here {'is' if len(faster) < 2 else 'are'}: {listed(faster)}.")
+        behind = f"does not fall behind by more than {ALIKE:g}"
+    scaled = than(gain(figures, "scaled-dot", "dot"), figures["scaling"]["p_value"], "plain")
+    said.append(f"The plain dot product {behind}; scaled it is {scaled}.")
+    speeds = {SCORES[score].name: factor for score in others if (factor := speed(figures, score, ADDITIVE)) is not None}
+    if len(speeds) == len(others):
+        each = ", ".join(f"{name} {factor:.2f}" for name, factor in speeds.items())
+        faster = listed([name for name, factor in speeds.items() if factor > FASTER])
+        said.append(f"Speed of training, with the additive score 1: {each}; faster by a factor of more than {FASTER:g}: {faster}.")
+    else:
+        said.append("Speeds are not compared: not all trainings are known to have had the same processes, device and code.")
     return " ".join(said)
 
 

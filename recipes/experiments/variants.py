@@ -14,6 +14,8 @@ from nmt.search import Greedy
 SIGNIFICANT = 0.05
 ALIKE = 0.5
 """BLEU. Networks that are no further apart are said to be alike: each is trained once, and another seed may move it so far."""
+CERTAINLY = f"by more than {ALIKE:g} BLEU with p < {SIGNIFICANT:g}"
+"""What `ahead` asks for."""
 
 
 class Variant(NamedTuple):
@@ -48,6 +50,7 @@ def learned(trained: Trained) -> dict[str, Any]:
         "curve": [{name: event[name] for name in ("step", "nll", "ppl", "bleu")} for event in trained.events("valid")],
         "training_seconds": trained.seconds,
         "tokens_per_second": median(event["tokens_per_second"] for event in trained.events("train")),
+        "made": trained.made,
     }
 
 
@@ -68,16 +71,27 @@ def gain(figures: Figures, better: str, worse: str) -> float:
     return float(figures[better]["bleu"] - figures[worse]["bleu"])
 
 
-def ahead(gained: float, p_value: float = 0.0) -> bool:
+def speed(figures: Figures, one: str, other: str) -> float | None:
+    """Of training, that of the other being 1; None unless both had the same processes, device, versions and commit all the time."""
+    made, others = figures[one]["made"], figures[other]["made"]
+    # What was stopped and went on elsewhere names both places: A; B.
+    if not made or made != others or "; " in f"{made['device']}{made['commit']}":
+        return None
+    return float(figures[one]["tokens_per_second"] / figures[other]["tokens_per_second"])
+
+
+def ahead(gained: float, p_value: float) -> bool:
     """Whether a gain is more than what another seed may make, and more than what other sentences may."""
     return gained > ALIKE and p_value < SIGNIFICANT
 
 
-def than(gained: float, name: str) -> str:
+def than(gained: float, p_value: float, name: str) -> str:
     """A gain over the network of that name, in words."""
+    figures = f"{gained:+.2f} BLEU, p = {p_value:.3f}"
     if abs(gained) <= ALIKE:
-        return f"as good as {name} ({gained:+.2f} BLEU)"
-    return f"{'better' if gained > 0 else 'worse'} than {name} by {abs(gained):.2f} BLEU"
+        return f"about as good as {name} ({figures})"
+    better = f"{'better' if gained > 0 else 'worse'} than {name}"
+    return f"{better} ({figures})" if p_value < SIGNIFICANT else f"perhaps {better}, not certainly ({figures})"
 
 
 def table(figures: Figures, variants: Variants) -> list[list[str]]:

@@ -5,26 +5,32 @@ import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import training
 from demo_corpus import write
-from experiments import beams, cache, common, sampling
+from experiments import beams, cache, common, run, sampling
 from experiments.common import Corpus, Work, listed
 from experiments.readme import page
-from experiments.run import EXPERIMENTS, HERE, code, main, measured
+from experiments.run import EXPERIMENTS, HERE, code, main, measured, read, write_page
 from experiments.run import write as write_result
+from steps import Step
+
+from nmt.errors import NmtError
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 """Of the files of each part."""
-KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "trainings"}
+KEYS = {"experiment", "title", "claim", "figures", "sentence", "table", "seconds", "models"}
 KEYS |= {"device", "versions", "commit", "code", "data", "command"}
 
 
@@ -85,7 +91,8 @@ def test_experiments_run_from_data_to_page(place: Path, small: subprocess.Comple
     # One training for each settings and text: those that experiments share are made once.
     trained = [line for line in small.stderr.splitlines() if line.startswith("$ nmt train ")]
     assert len(trained) == len([path for path in (made / "models").iterdir() if path.is_dir()])
-    by_name = {found["experiment"]: set(found["trainings"]) for found in results}
+    by_name = {found["experiment"]: set(found["models"]) for found in results}
+    assert all({"seconds", "processes", "device", "versions", "commit"} == model.keys() for model in results[-1]["models"].values())
     assert not by_name["cache"] and by_name["sampling"] < by_name["beams"]
 
 
@@ -112,6 +119,164 @@ def test_a_stopped_training_goes_on(
     capfd.readouterr()
     assert work.trained(common.TRANSFORMER).path == model
     assert "--resume" in capfd.readouterr().err and (model / "model.safetensors").read_bytes() == weights
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sequence[str | Path]]:
+    """How `nmt train` was told to begin, time after time; it trains nothing, but leaves what it leaves."""
+    told: list[Sequence[str | Path]] = []
+
+    def train(data: Path, output: Path, how: Sequence[str | Path], *others: int) -> None:
+        told.append(how[:1])
+        (output / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (output / "config.json").write_text('{"train": {"accumulate": 2}}')
+        (output / "log.jsonl").write_text('{"event": "train", "seconds": 7.0}\n')
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(Work, "_data", lambda *_: Step(tmp_path / "data", "text"))
+    return told
+
+
+def on(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("record.device", lambda: device)
+
+
+def stopped(model: Path) -> None:
+    """As if its training had not ended."""
+    stamp = model.with_name(f".{model.name}.made-from")
+    stamp.write_text(stamp.read_text().split()[0])
+
+
+def test_a_training_says_where_it_was_made_whatever_measures_it_later(
+    trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus, small=True)
+    on("one", monkeypatch)
+    model = work.trained(common.RNN)
+    assert model.record == tmp_path / "work" / "models" / f"{model.path.name}.made.json" and model.record.is_file()
+    assert model.made.keys() == {"processes", "device", "versions", "commit"} and model.made["device"] == "one"
+    on("other", monkeypatch)
+    later = Work(tmp_path / "work", corpus, small=True)
+    assert later.trained(common.RNN).made == model.made
+    assert later.models == {model.path.name: {"seconds": 7.0, **model.made}} and trainings == [["--overwrite"]]
+    stopped(model.path)
+    assert later.trained(common.RNN).made["device"] == "one; other" and trainings[1:] == [["--resume"]]
+
+
+def test_what_was_begun_unrecorded_stays_unrecorded(trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus, small=True)
+    model = work.trained(common.RNN)
+    model.record.unlink()
+    assert work.trained(common.RNN).made == {} and work.models == {model.path.name: {"seconds": 7.0}}
+    stopped(model.path)
+    assert work.trained(common.RNN).made == {} and trainings == [["--overwrite"], ["--resume"]]
+
+
+def test_a_training_that_was_killed_before_it_had_settings_begins_anew(
+    trainings: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus: Any = None
+    work = Work(tmp_path / "work", corpus)
+    on("one", monkeypatch)
+    model = work.trained(common.RNN)
+    stopped(model.path)
+    (model.path / "config.json").unlink()
+    on("other", monkeypatch)
+    assert work.trained(common.RNN).made["device"] == "other" and trainings == [["--overwrite"], ["--overwrite"]]
+
+
+def of_result(name: str, models: dict[str, Any]) -> dict[str, Any]:
+    """A result that has all that the page wants."""
+    words = {"title": f"On {name}", "claim": "So it is.", "sentence": "So it is here.", "table": [["a"], ["1"]]}
+    how = {"device": "this machine", "versions": {"torch": "2.0"}, "commit": "abc", "command": "run"}
+    return {"experiment": name, "seconds": 60.0, "models": models, **words, **how}
+
+
+def test_the_page_names_the_places_of_trainings_and_not_its_own() -> None:
+    there = {"processes": 2, "device": "that machine", "versions": {"torch": "1.9"}, "commit": "def"}
+    models = {"a": {"seconds": 300.0, **there}, "b": {"seconds": 300.0, **there}}
+    said = page([of_result("cells", models)])
+    trained = "after trainings of 10 min, in 2 processes on that machine (torch 1.9; commit def). Again"
+    assert f"Measured in 60 s on this machine (torch 2.0; commit abc), {trained}" in said
+    said = page([of_result("cells", {**models, "c": {"seconds": 60.0}})])
+    assert "of 11 min, in 2 processes on that machine (torch 1.9; commit def) and in circumstances that were not recorded." in said
+    assert "Measured in 60 s on this machine (torch 2.0; commit abc). Again" in page([of_result("cache", {})])
+
+
+def test_the_page_has_what_has_words(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    older = {key: value for key, value in of_result("cells", {}).items() if key != "models"} | {"trainings": {"a": 1.0}}
+    for found in (of_result("cache", {}), older, {"experiment": "beams", "models": {}, "figures": {}}):
+        (tmp_path / "results" / f"{found['experiment']}.json").write_text(json.dumps(found))
+    write_page(tmp_path)
+    assert (tmp_path / "README.md").read_text() == page([of_result("cache", {})])
+
+
+@pytest.mark.parametrize("content", ['{"figures": {"a"', "[]", "\xff"])
+def test_a_file_that_is_no_result_is_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "cells.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(SystemExit, match=rf"^experiments: error: {path}: is no result of an experiment; remove it"):
+        read(path)
+    assert read(tmp_path / "none.json") == {}
+
+
+def test_what_was_measured_is_kept_where_words_fail(tmp_path: Path) -> None:
+    def fails(figures: dict[str, Any]) -> str:
+        raise ZeroDivisionError
+
+    experiment: Any = SimpleNamespace(TITLE="A title", CLAIM="A claim", sentence=fails)
+    with pytest.raises(ZeroDivisionError):
+        write_result(experiment, {"figures": {"a": 1}}, tmp_path / "one.json")
+    assert read(tmp_path / "one.json") == {"figures": {"a": 1}}
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def measure(*_: object) -> Any:
+        raise error
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyboardInterrupt(), 130),
+        (NmtError("model: is damaged"), "experiments: error: model: is damaged"),
+        (OSError(28, "No space left on device"), "experiments: error: no space left on device"),
+        (PermissionError(13, "Permission denied", "a.json"), "experiments: error: a.json: permission denied"),
+    ],
+)
+@pytest.mark.parametrize("where", [(common, "texts"), (run, "measured"), (run, "write")])
+def test_what_goes_wrong_is_told_in_one_line(
+    where: tuple[Any, str], error: BaseException, told: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(common, "texts", lambda: Corpus((text, text), (text, text), (text, text)))
+    monkeypatch.setattr(run, "measured", lambda *_: {})
+    monkeypatch.setattr(*where, raising(error))
+    with pytest.raises(SystemExit) as ended:
+        main(["--small", "cache"])
+    assert ended.value.code == told
+
+
+def test_a_disk_that_is_full_leaves_the_result_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "sampling.json"
+    path.write_text('{"figures": "of before"}')
+    write_text = Path.write_text
+
+    def half(self: Path, text: str, *arguments: Any, **others: Any) -> int:
+        write_text(self, text[: len(text) // 2], *arguments, **others)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="No space"):
+        write_result(sampling, {"figures": {"a": 1}}, path)
+    assert read(path) == {"figures": "of before"}
 
 
 def test_wrong_names_and_missing_data_are_refused(
@@ -275,10 +440,28 @@ def test_the_sentence_on_the_cache_goes_both_ways() -> None:
     said = cache.sentence({"transformer": grows, "rnn": grows})
     assert "Transformer: without the cache a step grows in proportion to the length (length^1.00)" in said
     assert "with it it hardly grows" in said and "128.0 times as long" in said and said.endswith("The claim holds here.")
-    assert cache.sentence({"transformer": grows, "rnn": same}).endswith("does not show here in every network.")
+    assert cache.sentence({"transformer": grows, "rnn": same}).endswith("The claim holds here for Transformer only.")
+    assert cache.sentence({"transformer": same, "rnn": same}).endswith("The claim does not hold here.")
 
 
-def of_beams(two: float, best: float, fall: float, penalty: float, p_value: float, size: int = 8) -> dict[str, Any]:
+def test_words_on_the_cache_say_what_the_figures_say() -> None:
+    exponents = (-0.1, 0.15, 0.25, 0.7, 1.1, 1.5)
+    for without, cached, other in product(exponents, repeat=3):
+        figures = {
+            "transformer": of_decoding({"without_cache": lambda n, p=without: n**p, "with_cache": lambda n, p=cached: n**p}),
+            "rnn": of_decoding({"without_cache": lambda n, p=other: n**p, "with_cache": lambda n: 1.0}),
+        }
+        said = cache.sentence(figures)
+        grows = [not each.startswith("hardly") for each in re.findall(r"(?:cache a step|with it it) (.+?) \(length", said)]
+        assert grows == [without > 0.2, cached > 0.2, other > 0.2, False]
+        holding = {"Transformer": grows[0] and not grows[1], "RNN": grows[2]}
+        assert said.endswith("The claim holds here.") == all(holding.values())
+        assert said.endswith("does not hold here.") == (not any(holding.values()))
+        if said.endswith("only."):
+            assert [name for name, holds in holding.items() if holds] == [said.removesuffix(" only.").split()[-1]]
+
+
+def of_beams(two: float, usual: float, fall: float, penalty: float, p_value: float) -> dict[str, Any]:
     def difference(one: tuple[int, float], other: tuple[int, float], gain: float) -> dict[str, Any]:
         return {"from": one, "to": other, "bleu": gain, "p_value": p_value}
 
@@ -287,31 +470,60 @@ def of_beams(two: float, best: float, fall: float, penalty: float, p_value: floa
     return {
         "runs": [{"size": size, "penalty": penalty, "length_ratio": 1 - size / 1000, **of_runs} for size, penalty in sizes],
         "beam_2": difference((1, 0.0), (2, 0.0), two),
-        "best_beam": difference((1, 0.0), (size, 0.0), best),
-        "largest_beam": difference((size, 0.0), (64, 0.0), fall),
+        "usual_beam": difference((1, 0.0), (4, 0.0), usual),
+        "largest_beam": difference((4, 0.0), (64, 0.0), fall),
         "penalty": difference((4, 0.0), (4, 0.6), penalty),
     }
 
 
 def test_the_sentence_on_beams_goes_both_ways() -> None:
     as_claimed = of_beams(0.5, 0.8, -0.6, 0.3, 0.01)
-    otherwise = of_beams(0.1, 0.8, 0.0, -0.3, 0.01, size=64)
+    otherwise = of_beams(0.1, 0.8, 0.0, -0.3, 0.01)
     said = beams.sentence({"networks": {"transformer": as_claimed, "rnn": otherwise}})
-    assert (
-        "Transformer: beam 2 gives +0.50 BLEU (p = 0.010) over greedy search" in said and "best without a penalty, beam 8" in said
+    assert "Transformer: over greedy search beam 2 gives +0.50 BLEU (p = 0.010) and beam 4 +0.80 BLEU (p = 0.010)" in said
+    assert "from there to beam 64 it is -0.60 BLEU (p = 0.010), and the length ratio 0.936 instead of 0.996" in said
+    assert "at beam 4 a penalty of 0.6 gives -0.30 BLEU (p = 0.010)." in said
+    assert said.endswith(
+        "With p < 0.05, where what is compared was chosen beforehand, beam 2 helps, and at least half as much as beam 4: "
+        "Transformer; the largest beam is worse than beam 4: Transformer; the length penalty helps: Transformer."
     )
-    assert "the length ratio 0.936 instead of 0.992" in said and "RNN: " in said and "which is the largest" in said
-    assert "the best beam gives for Transformer, the largest" in said and "a length penalty helps for Transformer." in said
     # The same gains, but none certain.
-    said = beams.sentence({"networks": {"transformer": of_beams(0.5, 0.8, -0.6, 0.3, 0.2)}})
-    assert said.count("for none") == 3
-    assert "no beam is better than greedy search" in beams.sentence({"networks": {"rnn": of_beams(-0.1, 0, -1, 0, 1, size=1)}})
+    assert beams.sentence({"networks": {"transformer": of_beams(0.5, 0.8, -0.6, 0.3, 0.2)}}).count(": none") == 3
+
+
+def test_words_on_beams_say_what_the_figures_say() -> None:
+    gains = (-0.8, -0.2, 0.2, 0.8)
+    for two, usual, fall, penalty, p_value in product(gains, gains, gains, gains, (0.01, 0.3)):
+        said = beams.sentence({"networks": {"rnn": of_beams(two, usual, fall, penalty, p_value)}})
+        certain = p_value < 0.05
+        verdict = said[said.index("With p <") :]
+        expected = [two > 0 and certain and 2 * two >= usual, fall < 0 and certain, penalty > 0 and certain]
+        assert [each == "RNN" for each in re.findall(r": (RNN|none)[;.]", verdict)] == expected
+
+
+def test_beams_are_compared_as_was_chosen_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever does best on the test set."""
+    best = {2: "a b c d e f", 4: "a b c d e", 8: "a b c d"}
+    line = SimpleNamespace(hypotheses=[SimpleNamespace(log_prob=-1.0)])
+    monkeypatch.setattr(
+        beams,
+        "translations",
+        lambda _, lines, search: [SimpleNamespace(text=best.get(search.size, "a"), **vars(line))] * len(lines),
+    )
+    work: Any = SimpleNamespace(trained=lambda _: SimpleNamespace(translator=lambda: None))
+    found = beams.network(work, {}, ["a"] * 9, ["a b c d e f"] * 9, (1, 2, 4, 8))
+    ends = {name: (found[name]["from"], found[name]["to"]) for name in ("beam_2", "usual_beam", "largest_beam", "penalty")}
+    assert ends == {
+        "beam_2": ((1, 0.0), (2, 0.0)),
+        "usual_beam": ((1, 0.0), (4, 0.0)),
+        "largest_beam": ((4, 0.0), (8, 0.0)),
+        "penalty": ((4, 0.0), (4, 0.6)),
+    }
+    assert found["largest_beam"]["bleu"] < 0 < found["usual_beam"]["bleu"] < found["beam_2"]["bleu"]
 
 
 def test_words_of_translations_are_counted_against_those_of_references() -> None:
     assert beams.length_ratio(["a b", "c"], ["a b c d", "e f"]) == 0.5
-    runs = [{"size": 2, "penalty": 0.0, "bleu": 20.0}, {"size": 4, "penalty": 1.0, "bleu": 21.0}]
-    assert beams.best(runs) == (4, 1.0)
 
 
 def test_distinct_bigrams_are_counted_line_by_line() -> None:
@@ -350,6 +562,21 @@ def test_the_sentence_on_sampling_goes_both_ways(even: dict[str, Any]) -> None:
     assert "temperature gives most diversity" in behind and "at none of the 3 points" in behind
     assert "at none of the 3 points" in sampling.sentence(even)
     assert "nothing to compare" in sampling.sentence(even | {"greedy": even["pure"]})
+
+
+def test_words_on_sampling_say_what_the_figures_say() -> None:
+    for bends in product((-5, 0, 1.2, 9), repeat=4):
+        said = sampling.sentence(of_samples(dict(zip(sampling.METHODS, bends, strict=True))))
+        told = [
+            dict(re.findall(r"(temperature|top-k|top-p|min-p) ([\d.]+)", each))
+            for each in re.findall("diversities are: (.+?)\\. ", said)
+        ]
+        listed_ones = [{name: float(value) for name, value in each.items()} for each in told]
+        ahead = sum(each["top-p"] > max(each["top-k"], each["temperature"]) + 1 for each in listed_ones)
+        assert f"by more than 1 at {({0: 'none', 3: 'each'}).get(ahead, str(ahead))} of the 3 points" in said
+        means = {name: sum(each[name] for each in listed_ones) / 3 for name in listed_ones[0]}
+        first, second = sorted(means, key=lambda name: -means[name])[:2]
+        assert (f"{first} gives most diversity" in said) == (means[first] > means[second] + 1)
 
 
 def test_the_same_figures_are_the_same_picture(even: dict[str, Any], tmp_path: Path) -> None:
