@@ -24,7 +24,7 @@ import training
 from estimate import estimate
 from recipe import Recipe
 from record import begun_in, circumstances, together
-from steps import Step, digest, held, near, output, run, say, write
+from steps import Step, digest, held, near, output, run, say, write_json
 from table import VALID, duration, results, write_table
 from texts import Test
 from toml_file import refuse
@@ -226,10 +226,6 @@ def record(recipe: Recipe, found: dict[str, Any], sha256: dict[str, str], path: 
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def write_json(path: Path, value: Any) -> None:
-    write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def reproduce(recipe: Recipe, seed: int, work: Path, text: Path | None = None) -> None:

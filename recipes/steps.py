@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -86,6 +87,11 @@ def write(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """As people can read it; whole or not at all."""
+    write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def digest(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import texts as corpora
 import training
 from record import begun_in
-from steps import Step, digest, run, write
+from steps import Step, digest, run, write_json
 
 from nmt.data.text import read_lines
 from nmt.results import Translation
@@ -201,8 +201,7 @@ class Work:
         model = Step(self.folder / "models" / f"{settings['model.backend']}-{cause}", cause)
         trained = Trained(model.output)
         if not model.done():
-            # A run has checkpoints/ a moment before it has settings, without which it cannot go on.
-            resume = model.begun() and all((model.output / name).exists() for name in ("checkpoints", "config.json"))
+            resume = model.begun() and training.begun(model.output)
             model.begin(resume)
             how = ["--resume" if resume else "--overwrite", *assignments(settings)]
             processes = 1 if self.small else training.processes(MICRO_BATCHES, model.output if resume else None)
@@ -230,11 +229,6 @@ class Work:
             run(["nmt", "preprocess", *corpus.train, *held_out, *languages, "-o", data.output, "--overwrite"])
             data.end()
         return data
-
-
-def write_json(path: Path, value: Any) -> None:
-    """A file, whole or not at all."""
-    write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def assignments(settings: Settings, *tables: str) -> list[str]:

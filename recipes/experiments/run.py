@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where the recipes' scripts
 import matplotlib
 from matplotlib.figure import Figure
 from record import circumstances
-from steps import digest, near, say
+from steps import digest, near, say, write_json
 from steps import write as write_text
 
 from experiments import beams, cache, cells, common, context, forcing, length, order, sampling, scores
-from experiments.common import Corpus, Figures, Work, write_json
+from experiments.common import Corpus, Figures, Work
 from experiments.readme import page
 from nmt.data.files import reason
 from nmt.errors import NmtError

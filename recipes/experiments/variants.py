@@ -75,7 +75,7 @@ def speed(figures: Figures, one: str, other: str) -> float | None:
     """Of training, that of the other being 1; None unless both had the same processes, device, versions and commit all the time."""
     made, others = figures[one]["made"], figures[other]["made"]
     # What was stopped and went on elsewhere names both places: A; B.
-    if not made or made != others or "; " in f"{made['device']}{made['commit']}":
+    if not made or made != others or any("; " in each for each in (made["device"], made["commit"], *made["versions"].values())):
         return None
     return float(figures[one]["tokens_per_second"] / figures[other]["tokens_per_second"])
 

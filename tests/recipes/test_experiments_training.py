@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import training
 from demo_corpus import write
 from experiments import cells, common, context, forcing, length, order, scores, variants
 from experiments.common import RNN, Corpus, Work
@@ -41,7 +42,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
         return folder / "text" / f"{part}.en", folder / "text" / f"{part}.de"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(common, "run", here)
+        for module in (common, training):
+            patch.setattr(module, "run", here)
         yield Work(folder / "work", Corpus(sides("train"), sides("valid"), sides("test")), small=True)
 
 
