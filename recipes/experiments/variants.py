@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from experiments.common import Figures, Settings, Trained, Work, duration, lines_of, translations
 from nmt.pictures import plain
@@ -117,6 +118,7 @@ def draw(figures: Figures, variants: Variants, figure: Figure) -> None:
                 [point["step"] for point in curve], heights, variant.style, color=variant.color, label=variant.name, markersize=4
             )
     right.set_yscale("log")
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     for axes, name in ((left, "validation BLEU"), (right, "validation perplexity")):
         axes.set_xlabel("updates")
         axes.set_ylabel(name)
