@@ -94,7 +94,7 @@ def _not_run(estimate: dict[str, Any] | None) -> str:
 
 
 def duration(hours: float) -> str:
-    return f"{hours:,.0f} h" if hours >= 10 else f"{hours * 60:.0f} min"
+    return f"{hours:,.0f} h" if hours >= 10 else f"{max(1, round(hours * 60))} min"
 
 
 def _mark(published: Published) -> str:
