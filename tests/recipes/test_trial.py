@@ -111,8 +111,15 @@ def test_an_estimate_is_hours_of_all_updates_and_stands_in_the_table(tmp_path: P
     assert found["hours"] == pytest.approx(4 * seconds_an_update / 3600) and 100 < found["tokens_an_update"] <= 800
     assert found["command"].endswith("--estimate") and found["versions"] and found["device"]
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert f"not run here; {found['hours']:,.0f} h estimated (" in text and "target tokens/s on" in text
+    assert "not run here; 1 min estimated (" in text and "target tokens/s on" in text
     assert not list(tmp_path.rglob("wmt14-en-fr-rnnsearch.json"))
+
+
+@pytest.mark.parametrize(
+    ("hours", "told"), [(0.001, "1 min"), (1.5, "90 min"), (9.99, "599 min"), (10, "10 h"), (1234.4, "1,234 h")]
+)
+def test_a_duration_is_told_in_minutes_or_hours(hours: float, told: str) -> None:
+    assert table.duration(hours) == told
 
 
 def test_scores_from_memory_are_marked() -> None:
