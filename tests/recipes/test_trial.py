@@ -115,9 +115,7 @@ def test_an_estimate_is_hours_of_all_updates_and_stands_in_the_table(tmp_path: P
     assert not list(tmp_path.rglob("wmt14-en-fr-rnnsearch.json"))
 
 
-@pytest.mark.parametrize(
-    ("hours", "told"), [(0.001, "1 min"), (1.5, "90 min"), (9.99, "599 min"), (10, "10 h"), (1234, "1,234 h")]
-)
+@pytest.mark.parametrize(("hours", "told"), [(0.001, "1 min"), (1.5, "90 min"), (9.99, "599 min"), (10, "10 h"), (1234, "1,234 h")])
 def test_a_duration_is_told_in_minutes_or_hours(hours: float, told: str) -> None:
     assert table.duration(hours) == told
 
