@@ -21,7 +21,7 @@ help:
 	@echo 'demo         train and compare both backends on a corpus made on the spot (4 minutes); PAIR=de-en for another'
 	@echo 'bench        speed of the demo: training and translation by both backends, after make demo (3 minutes)'
 	@echo 'bench-gpu    speed of the base Transformer on one GPU, training and translation, on made-up text (8 minutes)'
-	@echo 'experiments  claims of the papers, measured again where that is not done yet: pictures, words (NMT_DATA=DIR)'
+	@echo 'experiments  claims of the papers, measured where that is not done yet (100 minutes): pictures, words (NMT_DATA=DIR)'
 	@echo 'trial        all recipes the whole way in small, on text made on the spot (1 minute each); RECIPE=NAME for one'
 	@echo 'estimate     what the training of RECIPE=NAME would cost here, by some of its updates on made-up text (5 minutes)'
 	@echo 'clean        remove .venv, caches and runs/demo; the runs of recipes stay'

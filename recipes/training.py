@@ -12,8 +12,8 @@ from steps import run
 
 
 def begun(output: Path) -> bool:
-    """Whether there is a run in `output` to go on with: `nmt train` writes its settings before the first checkpoint."""
-    return (output / "config.json").is_file() and (output / "checkpoints").is_dir()
+    """Whether there is a run in `output` to go on with: all else that `nmt train` needs for that is there before its settings."""
+    return (output / "config.json").is_file()
 
 
 def processes(micro_batches: int, resumed: Path | None = None) -> int:
