@@ -23,6 +23,8 @@ FITTED_FROM = 32
 """Growth is fitted from here on: in shorter prefixes the fixed cost of a step hides it."""
 FLAT = 0.2
 """The exponent below which a cost is said hardly to grow."""
+IN_PROPORTION = 0.8
+"""The exponent from which on it is said to grow in proportion to the length, or faster."""
 WAYS = {"without_cache": ("without cache", "s--"), "with_cache": ("with cache", "o-")}
 
 
@@ -65,13 +67,14 @@ def growth(found: dict[str, Any], way: str) -> float:
 def in_words(exponent: float) -> str:
     if exponent < FLAT:
         return "hardly grows with the length"
-    if exponent < 0.8:
+    if exponent < IN_PROPORTION:
         return "grows with the length, but less than in proportion"
     return "grows in proportion to the length" if exponent <= 1.2 else "grows faster than in proportion to the length"
 
 
 def holds(found: dict[str, Any]) -> bool:
-    return growth(found, "with_cache") < FLAT <= growth(found, "without_cache")
+    """A step grows at least in proportion without the cache, and less than that with it, as attention to the prefix still does."""
+    return growth(found, "with_cache") < IN_PROPORTION <= growth(found, "without_cache")
 
 
 def sentence(figures: Figures) -> str:
