@@ -20,6 +20,9 @@ def run() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)  # Python's last words would be those of its own inside
+    # Where Ctrl-C came in text compiled as it ran, by which dataclasses are made, Python keeps a mark, and `python -m` would end
+    # itself by the signal, whatever the code; the next such text takes the mark away.
+    exec("")
     sys.exit(code)
 
 

@@ -202,6 +202,12 @@ def test_ctrl_c_ends_a_translation_with_130_and_no_word(toy: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_ctrl_c_while_a_module_makes_its_dataclasses_ends_with_130(tmp_path: Path) -> None:
+    patch = """import nmt.cli\nnmt.cli.main = lambda: exec("raise KeyboardInterrupt")"""
+    text(tmp_path / "sitecustomize.py", patch)
+    assert nmt_process(environment={"PYTHONPATH": str(tmp_path)}).returncode == 130
+
+
 def test_ctrl_c_says_how_to_go_on(toy: Path, tmp_path: Path) -> None:
     pipe, partial = subprocess.PIPE, tmp_path / "out.nmt-partial"
     words = ("translate", toy / "rnn", "--batch-lines", "1", "-o", tmp_path / "out", "--threads", "1")
