@@ -31,6 +31,8 @@ from toml_file import refuse
 from trial import Trial
 
 HERE = Path(__file__).parent
+MAY_CHANGE = ("max_minutes", "patience", "log_every", "tensorboard")
+"""Settings of `[train]` that may change while a training goes on: they say when it ends and what is told, not what is learned."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,10 @@ class Reproduction:
             run(["nmt", "preprocess", *self.sides(texts.train), *held_out, "-o", data.output, "--overwrite", *self.config])
             data.end()
 
-        cause = digest([cause, recipe.table("model", "data", "train"), self.seed])
-        trained, made = Step(place / "run", cause), place / "made.json"
+        settings = recipe.table("model", "data", "train")
+        lasting = settings | {"train": {key: value for key, value in settings["train"].items() if key not in MAY_CHANGE}}
+        before, cause = cause, digest([cause, settings, self.seed])
+        trained, made = Step(place / "run", cause, digest([before, lasting, self.seed])), place / "made.json"
         if not trained.done():
             resume = trained.begun() and training.begun(trained.output)
             trained.begin(resume)
@@ -254,6 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.full_size and not options.trial:
         parser.error("--full-size is of --trial")
+    if options.output is not None and (options.trial or options.estimate):
+        parser.error("--output is of a recipe's own run: --trial and --estimate keep nothing there")
+    if options.seed is not None and options.estimate:
+        parser.error("--estimate has no use for --seed")
     path = Path(options.recipe) if options.recipe.endswith(".toml") else HERE / f"{options.recipe}.toml"
     if not path.is_file():
         names = ", ".join(sorted(found.stem for found in HERE.glob("*-*.toml")))

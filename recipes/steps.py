@@ -106,22 +106,24 @@ class Step:
     output: Path
     cause: str
     """Digest of what the output depends on."""
+    lasting: str = ""
+    """Of what may not change while the output is made; all of the cause where nothing may."""
 
     @property
     def _stamp(self) -> Path:
         return self.output.with_name(f".{self.output.name}.made-from")
 
     def _stamped(self) -> list[str]:
-        """The cause of what is there, and `done` where it is whole."""
+        """The cause of what is there, what of it may not change, and `done` where it is whole."""
         return self._stamp.read_text().split() if self._stamp.is_file() else []
 
     def begun(self) -> bool:
-        """The output, whole or not, was made from the same settings."""
-        return self.output.exists() and self._stamped()[:1] == [self.cause]
+        """The output, whole or not, was made from the same settings, or from others by which it may go on."""
+        return self.output.exists() and self._stamped()[1:2] == [self.lasting or self.cause]
 
     def done(self) -> bool:
         """The output is whole and was made from the same settings. Otherwise says why the step is to be done."""
-        if self.output.exists() and self._stamped() == [self.cause, "done"]:
+        if self.output.exists() and self._stamped() == [*self._stamp_of_this(), "done"]:
             say(f"{self.output}: there already")
             return True
         if self.output.exists() and self._stamped() and not self.begun():
@@ -145,7 +147,10 @@ class Step:
                 shutil.rmtree(self.output)
             else:
                 self.output.unlink()
-        self._stamp.write_text(self.cause)
+        self._stamp.write_text(" ".join(self._stamp_of_this()))
 
     def end(self) -> None:
-        self._stamp.write_text(f"{self.cause} done")
+        self._stamp.write_text(" ".join([*self._stamp_of_this(), "done"]))
+
+    def _stamp_of_this(self) -> list[str]:
+        return [self.cause, self.lasting or self.cause]

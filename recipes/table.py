@@ -74,7 +74,7 @@ def rows(recipe: Recipe, found: dict[str, Any] | None, estimate: dict[str, Any] 
         _each(f"{run['train_seconds'] / 60:.0f} min" for run in runs) if runs else _not_run(estimate),
         _each(map(_device, runs)),
         _each(map(_versions, runs)),
-        f"`make {recipe.name}`",
+        "; ".join(_commands(recipe, runs)),
     ]
     name = f"[{recipe.title}]({recipe.path.name})"
     for test in recipe.texts.tests:
@@ -123,6 +123,12 @@ def _each(words: Iterable[str]) -> str:
 def _seed(run: dict[str, Any]) -> str:
     """Of an ensemble, those of its members."""
     return " + ".join(str(member["seed"]) for member in run["members"]) if "members" in run else str(run["seed"])
+
+
+def _commands(recipe: Recipe, runs: list[dict[str, Any]]) -> list[str]:
+    """One for each seed."""
+    others = [""] if recipe.ensemble or not runs else ["" if run["seed"] == recipe.seed else f" SEED={run['seed']}" for run in runs]
+    return [f"`make {recipe.name}{seed}`" for seed in others]
 
 
 def _updates(recipe: Recipe, run: dict[str, Any]) -> str:

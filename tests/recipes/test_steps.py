@@ -81,6 +81,22 @@ def test_a_step_is_done_once_its_end_is_noted(tmp_path: Path, capsys: pytest.Cap
     assert not Step(step.output, "b").done() and "other settings" in capsys.readouterr().err
 
 
+def test_other_settings_that_may_change_do_the_step_again_from_where_it_is(tmp_path: Path) -> None:
+    old, new, other = (
+        Step(tmp_path / "run", "old", "network"),
+        Step(tmp_path / "run", "new", "network"),
+        Step(tmp_path / "run", "new", "x"),
+    )
+    old.begin()
+    old.output.mkdir()
+    old.end()
+    assert old.done() and not new.done() and new.begun() and not other.begun() and not other.done()
+    new.begin(resume=True)
+    assert new.output.is_dir() and new.begun() and not new.done() and not old.done()
+    new.end()
+    assert new.done() and not old.done() and not other.done()
+
+
 @pytest.mark.parametrize("directory", [True, False])
 def test_a_stop_right_after_the_settings_changed_leaves_nothing_to_go_on_with(directory: bool, tmp_path: Path) -> None:
     """What is made from other settings would be refused by --resume, now and each time."""
