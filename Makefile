@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PAIR ?= en-de
 BIN := .venv/bin
-RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain tatoeba-en-de \
+RECIPES := multi30k-en-de multi30k-en-de-rnn multi30k-en-de-rnn-plain multi30k-en-de-ensemble tatoeba-en-de \
 	wmt14-en-de-base wmt14-en-de-big wmt14-en-fr-rnnsearch iwslt14-de-en
 
 .DEFAULT_GOAL := help

@@ -39,9 +39,16 @@ def results(recipe: Recipe, path: Path) -> dict[str, Any] | None:
         known, sums, made = texts.sha256, data["sha256"], {key: data[key] for key in ("made", "valid_every") if key in data}
         files = set(sums) == set(texts.names(*recipe.languages)) and made == texts.made_of(*recipe.languages)
         contents = all(known.get(name, sums[name]) == sums[name] for name in sums)
-        return files and contents and found["tokens"] == asdict(texts.tokens) and bool(found["settings"] == recipe.settings)
+        settings = found["tokens"] == asdict(texts.tokens) and found["settings"] == recipe.settings
+        return files and contents and settings and all(_members(run) == expected for run in found["runs"])
+
+    expected = [(name, seed, recipes.read(recipe.path.with_name(f"{name}.toml")).settings) for name, seed in recipe.ensemble]
 
     return _read(path, same)
+
+
+def _members(run: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    return [(each["recipe"], each["seed"], each["settings"]) for each in run.get("members", [])]
 
 
 def estimate(recipe: Recipe, path: Path) -> dict[str, Any] | None:

@@ -239,6 +239,26 @@ def test_runs_of_other_text_or_of_other_files_are_not_told_of_together(recipe: P
     assert results(read(recipe), result) is None
 
 
+def test_a_record_of_an_ensemble_is_of_these_members_with_these_settings(recipe: Path) -> None:
+    member, both, result = (recipe.with_name(name) for name in ("b.toml", "both.toml", "both.json"))
+    member.write_text(GOOD, encoding="utf-8")
+
+    def together(*names: str) -> Path:
+        both.write_text(GOOD.replace("published =", f"ensemble = {list(names)}\npublished ="), encoding="utf-8")
+        return both
+
+    def about(name: str, seed: int) -> dict[str, object]:
+        return {"recipe": name, "seed": seed, "settings": read(recipe.with_name(f"{name}.toml")).settings}
+
+    runs = {"seed": 3, "members": [about("a", 1), about("b", 1)]}
+    record(read(together("a:1", "b:1")), runs, dict(read(both).texts.sha256), result)
+    assert results(read(both), result) is not None
+    for names in (("a:1", "b:2"), ("a:1",), ("b:1", "a:1"), ()):
+        assert results(read(together(*names)), result) is None
+    member.write_text(f"{GOOD}max_steps = 7\n", encoding="utf-8")
+    assert results(read(together("a:1", "b:1")), result) is None
+
+
 def test_a_folder_without_a_place_for_the_table_is_refused_before_the_work(recipe: Path) -> None:
     with pytest.raises(SystemExit, match=r"^recipe: error: .*README\.md: cannot be read"):
         main([str(recipe), "-o", str(recipe.parent / "work")])
