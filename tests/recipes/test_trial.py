@@ -19,7 +19,38 @@ from trial import Trial
 from nmt.cli import main
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-PAPERS = ["wmt14-en-de-base", "wmt14-en-de-big", "wmt14-en-fr-rnnsearch", "iwslt14-de-en"]
+PAPERS = {
+    # Vaswani et al. 2017, table 3 and sections 5.3, 5.4, 6.1.
+    "wmt14-en-de-base": """
+        preprocess vocab_size=37000 shared_vocab=true
+        model layers=6 width=512 feed_forward=2048 heads=8 dropout=0.1 positions="sinusoidal"
+        train warmup=4000 schedule="inverse-sqrt" adam_beta1=0.9 adam_beta2=0.98 adam_epsilon=1e-9
+        train label_smoothing=0.1 batch_tokens=25000 max_steps=100000
+        average last=5
+        translate beam_size=4 length_penalty=0.6
+    """,
+    "wmt14-en-de-big": """
+        preprocess vocab_size=37000 shared_vocab=true
+        model layers=6 width=1024 feed_forward=4096 heads=16 dropout=0.3 positions="sinusoidal"
+        train warmup=4000 schedule="inverse-sqrt" adam_beta1=0.9 adam_beta2=0.98 adam_epsilon=1e-9
+        train label_smoothing=0.1 batch_tokens=25000 max_steps=300000
+        average last=20
+        translate beam_size=4 length_penalty=0.6
+    """,
+    # Bahdanau et al. 2014, appendices A and B; 80 pairs an update.
+    "wmt14-en-fr-rnnsearch": """
+        preprocess vocab_size=30000 shared_vocab=false max_length=50
+        model cell="gru" bidirectional=true attention="additive" width=1000 embedding=620 dropout=0.0
+        train optimizer="adadelta" adadelta_rho=0.95 adadelta_epsilon=1e-6 clip_norm=1.0 label_smoothing=0.0 batch_tokens=2240
+    """,
+    # fairseq's transformer_iwslt_de_en and its example.
+    "iwslt14-de-en": """
+        preprocess vocab_size=10000 lowercase=true
+        model layers=6 width=512 feed_forward=1024 heads=4 dropout=0.3
+        train learning_rate=5e-4 schedule="inverse-sqrt" warmup=4000 adam_beta2=0.98 label_smoothing=0.1 batch_tokens=4096
+        translate beam_size=5
+    """,
+}
 
 
 def here(words: Sequence[str | Path]) -> None:
@@ -82,6 +113,16 @@ def test_the_recipes_take_what_the_papers_took() -> None:
     }
     assert base["preprocess"] == big["preprocess"] and base["translate"] == big["translate"]
     assert rnn["preprocess"]["vocab_size"] == 30_000 and rnn["train"]["optimizer"] == "adadelta"
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_s_recipe_has_its_settings(name: str) -> None:
+    tables = read_tables(RECIPES / f"{name}.toml")
+    for part, *settings in map(str.split, PAPERS[name].strip().splitlines()):
+        for key, value in (setting.split("=") for setting in settings):
+            assert tables[part][key] == json.loads(value), key
+    # Where none is told, its peak is (width * warmup)^-0.5.
+    assert ("learning_rate" in tables["train"]) == (not name.startswith("wmt14-en-de"))
 
 
 def test_a_trial_in_full_size_changes_no_network(tmp_path: Path) -> None:
