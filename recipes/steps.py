@@ -123,7 +123,7 @@ class Step:
 
     def done(self) -> bool:
         """The output is whole and was made from the same settings. Otherwise says why the step is to be done."""
-        if self.output.exists() and self._stamped() == [*self._stamp_of_this(), "done"]:
+        if self.output.exists() and self._stamped() == [*self._claim(), "done"]:
             say(f"{self.output}: there already")
             return True
         if self.output.exists() and self._stamped() and not self.begun():
@@ -147,10 +147,10 @@ class Step:
                 shutil.rmtree(self.output)
             else:
                 self.output.unlink()
-        self._stamp.write_text(" ".join(self._stamp_of_this()))
+        self._stamp.write_text(" ".join(self._claim()))
 
     def end(self) -> None:
-        self._stamp.write_text(" ".join([*self._stamp_of_this(), "done"]))
+        self._stamp.write_text(" ".join([*self._claim(), "done"]))
 
-    def _stamp_of_this(self) -> list[str]:
+    def _claim(self) -> list[str]:
         return [self.cause, self.lasting or self.cause]

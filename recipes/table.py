@@ -32,7 +32,8 @@ def table(folder: Path) -> str:
 
 
 def results(recipe: Recipe, path: Path) -> dict[str, Any] | None:
-    """The record of a recipe, where there is one of its settings and its text as they are now."""
+    """The record of a recipe, where there is one of its settings and its text as they are now, and of its ensemble with theirs."""
+    members = [(name, seed, recipes.read(recipe.path.with_name(f"{name}.toml")).settings) for name, seed in recipe.ensemble]
 
     def same(found: dict[str, Any]) -> bool:
         texts, data = recipe.texts, found["data"]
@@ -40,9 +41,7 @@ def results(recipe: Recipe, path: Path) -> dict[str, Any] | None:
         files = set(sums) == set(texts.names(*recipe.languages)) and made == texts.made_of(*recipe.languages)
         contents = all(known.get(name, sums[name]) == sums[name] for name in sums)
         settings = found["tokens"] == asdict(texts.tokens) and found["settings"] == recipe.settings
-        return files and contents and settings and all(_members(run) == expected for run in found["runs"])
-
-    expected = [(name, seed, recipes.read(recipe.path.with_name(f"{name}.toml")).settings) for name, seed in recipe.ensemble]
+        return files and contents and settings and all(_members(run) == members for run in found["runs"])
 
     return _read(path, same)
 
@@ -134,8 +133,8 @@ def _seed(run: dict[str, Any]) -> str:
 
 def _commands(recipe: Recipe, runs: list[dict[str, Any]]) -> list[str]:
     """One for each seed."""
-    others = [""] if recipe.ensemble or not runs else ["" if run["seed"] == recipe.seed else f" SEED={run['seed']}" for run in runs]
-    return [f"`make {recipe.name}{seed}`" for seed in others]
+    seeds = [""] if recipe.ensemble or not runs else ["" if run["seed"] == recipe.seed else f" SEED={run['seed']}" for run in runs]
+    return [f"`make {recipe.name}{seed}`" for seed in seeds]
 
 
 def _updates(recipe: Recipe, run: dict[str, Any]) -> str:

@@ -19,23 +19,24 @@ from trial import Trial
 from nmt.cli import main
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+# Vaswani et al. 2017, table 3 and sections 5.3, 5.4, 6.1.
+VASWANI = """
+        preprocess vocab_size=37000 shared_vocab=true
+        model layers=6 positions="sinusoidal"
+        train warmup=4000 schedule="inverse-sqrt" adam_beta1=0.9 adam_beta2=0.98 adam_epsilon=1e-9
+        train label_smoothing=0.1 batch_tokens=25000
+        translate beam_size=4 length_penalty=0.6
+"""
 PAPERS = {
-    # Vaswani et al. 2017, table 3 and sections 5.3, 5.4, 6.1.
-    "wmt14-en-de-base": """
-        preprocess vocab_size=37000 shared_vocab=true
-        model layers=6 width=512 feed_forward=2048 heads=8 dropout=0.1 positions="sinusoidal"
-        train warmup=4000 schedule="inverse-sqrt" adam_beta1=0.9 adam_beta2=0.98 adam_epsilon=1e-9
-        train label_smoothing=0.1 batch_tokens=25000 max_steps=100000
+    "wmt14-en-de-base": f"""{VASWANI.strip()}
+        model width=512 feed_forward=2048 heads=8 dropout=0.1
+        train max_steps=100000
         average last=5
-        translate beam_size=4 length_penalty=0.6
     """,
-    "wmt14-en-de-big": """
-        preprocess vocab_size=37000 shared_vocab=true
-        model layers=6 width=1024 feed_forward=4096 heads=16 dropout=0.3 positions="sinusoidal"
-        train warmup=4000 schedule="inverse-sqrt" adam_beta1=0.9 adam_beta2=0.98 adam_epsilon=1e-9
-        train label_smoothing=0.1 batch_tokens=25000 max_steps=300000
+    "wmt14-en-de-big": f"""{VASWANI.strip()}
+        model width=1024 feed_forward=4096 heads=16 dropout=0.3
+        train max_steps=300000
         average last=20
-        translate beam_size=4 length_penalty=0.6
     """,
     # Bahdanau et al. 2014, appendices A and B; 80 pairs an update.
     "wmt14-en-fr-rnnsearch": """
