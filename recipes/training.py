@@ -9,6 +9,7 @@ from pathlib import Path
 
 from record import cores
 from steps import run
+from toml_file import refuse
 
 
 def begun(output: Path) -> bool:
@@ -19,14 +20,20 @@ def begun(output: Path) -> bool:
 def processes(micro_batches: int, resumed: Path | None = None) -> int:
     """How many train together: as many as have a core or a GPU each, and an equal share of the `micro_batches` of an update.
 
-    A run that is `resumed` goes on with as many as before: what each has of an update may not change.
+    A run that is `resumed` goes on with as many as before: what each has of an update may not change. SystemExit with one line
+    where there are fewer GPUs than that; cores do more than one process's work.
     """
     import torch
 
+    gpus = torch.cuda.device_count()
     if resumed is not None:
         share: int = json.loads((resumed / "config.json").read_text(encoding="utf-8"))["train"]["accumulate"]
-        return micro_batches // share
-    places = torch.cuda.device_count() or cores()
+        count = micro_batches // share
+        if 0 < gpus < count:
+            there = f"{gpus} GPU{'s' if gpus > 1 else ''}"
+            refuse(resumed, f"was begun by {count} processes and goes on with as many; here are {there} (remove it to begin anew)")
+        return count
+    places = gpus or cores()
     return max(count for count in range(1, micro_batches + 1) if micro_batches % count == 0 and count <= places)
 
 

@@ -41,6 +41,17 @@ def test_a_training_goes_on_in_as_many_processes_as_it_began_with(accumulate: in
     assert training.processes(2, tmp_path) == count
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+def test_a_training_does_not_go_on_with_fewer_gpus(gpus: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    (tmp_path / "config.json").write_text(json.dumps({"train": {"accumulate": 4}}))
+    if gpus >= 2:
+        assert training.processes(8, tmp_path) == 2
+        return
+    with pytest.raises(SystemExit, match=f"^recipe: error: {tmp_path}: was begun by 2 processes.*; here are 1 GPU "):
+        training.processes(8, tmp_path)
+
+
 def test_processes_share_micro_batches_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[str] = []
     monkeypatch.setattr(training, "run", lambda words: commands.append(" ".join(map(str, words))))
