@@ -12,7 +12,7 @@ Claims of the papers that this toolkit stands on, measured again on one small co
 networks. Each has the claim, a picture, and what came out, whatever it is; the words are computed from the figures, which stand in
 `results/`. A claim that does not show here may well hold for larger networks, other languages or longer training: what was
 trained, and for how long, is below each. `make experiments` measures what is missing, and writes this page from `results/`; where a
-result is to be measured again, remove it first. Trainings stay in `runs/experiments`.
+result is to be measured again, remove it first. Trainings stay in `runs/experiments`; what is no longer there is trained again.
 """
 
 
@@ -32,7 +32,7 @@ def _section(found: Mapping[str, Any]) -> str:
         f"*What came out*: {found['sentence']}",
         "\n".join(table),
         f"Measured in {duration(found['seconds'])} {_where(found)}{_after(list(found['models'].values()))}. "
-        f"Again: `rm recipes/experiments/results/{name}.json; {found['command']}`",
+        f"Again: `rm recipes/experiments/results/{name}.json; make experiments`",
     ]
     return "".join(f"{part}\n\n" for part in parts).removesuffix("\n")
 
