@@ -88,6 +88,17 @@ def test_a_search_that_fails_is_told_and_one_that_is_slow_gets_fewer_lines(monke
     assert bench_gpu.translation(Slow(), "greedy", Greedy(), lines, 500, 60) == {"failed": "no time was left"}
 
 
+def test_a_network_that_cannot_be_loaded_takes_no_training_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(data: Path, model: dict[str, object], device: str) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(bench_gpu, "training", lambda *about: {"tokens_per_second": 7})
+    monkeypatch.setattr(bench_gpu, "untrained", broken)
+    found = bench_gpu.bench(bench_gpu.SMALL, "cpu")
+    assert found["training"] == {"800": {"tokens_per_second": 7}}
+    assert found["translation"] == {name: {"failed": "RuntimeError: no room"} for name in ("beam 4", "greedy")}
+
+
 def test_the_corpus_has_lines_of_the_length_of_news_and_all_words(tmp_path: Path) -> None:
     scale = replace(bench_gpu.FULL, pairs=20_000, vocabulary=1_000)
     sides = written(scale, tmp_path)
